@@ -1,6 +1,7 @@
 // Command gpuard-view is gpuard with the commands that show the machine all the time, serve and top, and with charts.
-// gpuard starts it for them. It is a program of its own because Go prepares every library that a program has each time that it starts, used
-// or not: those of a page, of metrics and of a full screen would make each gpuard run slower by a quarter.
+// gpuard starts it for them. It is a program of its own because Go prepares every library that a program has each time
+// that it starts, used or not: those of a page, of metrics and of a full screen would make each gpuard run slower by a
+// quarter.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The number of CPUs that a cgroup allows means nothing to a program that lives for milliseconds: the runtime need not keep the
-// files that say it open, nor read them again.
+// The number of CPUs that a cgroup allows means nothing to a program that lives for milliseconds: the runtime need not
+// keep the files that say it open, nor read them again.
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 

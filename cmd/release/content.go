@@ -73,8 +73,8 @@ func runOutput(ctx context.Context, name string, args ...string) ([]byte, error)
 // programs are what a release has for each architecture.
 func programs() []string { return []string{"gpuard", "gpuard-view"} }
 
-// buildPrograms is the folder with the programs for one architecture. Without the flags they would know the folder in which they
-// were built.
+// buildPrograms is the folder with the programs for one architecture. Without the flags they would know the folder in
+// which they were built.
 func (r *release) buildPrograms(ctx context.Context, arch string) (string, error) {
 	folder := filepath.Join(r.work, "programs-"+arch)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X gpuard/internal/ui/cli.released="+r.version, "-o", folder+"/")
@@ -183,7 +183,6 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 	}
 
 	var names []string
-
 	for name := range folders {
 		names = append(names, name)
 	}

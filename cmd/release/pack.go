@@ -61,7 +61,8 @@ func (r *release) writeArchive(dir, arch, folder string, files []content) (err e
 	return errors.Join(w.Close(), squeeze.Close())
 }
 
-// makePackage has nfpm make a package. Its description is JSON, which is YAML, too (nfpm.goreleaser.com/docs/configuration).
+// makePackage has nfpm make a package. Its description is JSON, which is YAML, too
+// (nfpm.goreleaser.com/docs/configuration).
 func (r *release) makePackage(ctx context.Context, dir, arch, kind, folder string, files []content) error {
 	stage, err := os.MkdirTemp(r.work, kind+"-")
 	if err != nil {
@@ -74,7 +75,6 @@ func (r *release) makePackage(ctx context.Context, dir, arch, kind, folder strin
 	}
 
 	var contents []object
-
 	for _, program := range programs() {
 		contents = append(contents, object{"src": filepath.Join(folder, program), "dst": "/usr/bin/" + program, "file_info": info(0o755)})
 	}
@@ -146,7 +146,6 @@ func writeChecksums(dir string) error {
 	}
 
 	var lines strings.Builder
-
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {

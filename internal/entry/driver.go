@@ -21,8 +21,9 @@ import (
 	"gpuard/internal/host/pci"
 )
 
-// nvmlDriver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
-// command, that process begins again without it (host/crash). A process that runs a command calls readInChild first.
+// nvmlDriver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that
+// runs no command, that process begins again without it (host/crash). A process that runs a command calls readInChild
+// first.
 type nvmlDriver struct {
 	deadline time.Duration
 	// Folder with an entry for each device that the kernel driver has.
@@ -53,7 +54,8 @@ func newDriver(deadline time.Duration, devices string) *nvmlDriver {
 	return d
 }
 
-// newReaders are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
+// newReaders are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want
+// them.
 func (d *nvmlDriver) newReaders(root string) machine.Readers {
 	return machine.Readers{
 		Reader: machine.JoinVendors(machine.WithFallback(d.readDevices, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.WithDeadline(d.deadline)).Read),
@@ -92,8 +94,8 @@ func serveReadings(d *nvmlDriver, args []string) (err error) {
 	return driverchild.ServeRequests(os.Stdin, os.Stdout, d.readDevices, d.watchEvents)
 }
 
-// readInChild makes this process one that does not end when the library crashes: a child calls it. A call that hangs in this
-// process since before may crash yet.
+// readInChild makes this process one that does not end when the library crashes: a child calls it. A call that hangs in
+// this process since before may crash yet.
 func (d *nvmlDriver) readInChild() {
 	if d.catcher != nil {
 		d.catcher.ParkOnCrash()
@@ -164,8 +166,8 @@ func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Mach
 	return library.Read(ctx, query)
 }
 
-// watchEvents tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
-// readings.
+// watchEvents tells the errors of devices; where the library cannot be used there are none, and its reason was told
+// with the readings.
 func (d *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	if child := d.child.Load(); child != nil {
 		return child.Events(ctx, ids)

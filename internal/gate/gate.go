@@ -114,8 +114,8 @@ func Need(t testing.TB, names ...string) {
 	}
 }
 
-// NeedStart is Need for what only its start tells, as of a daemon that a container does not let start: failure says why it
-// did not, nil that it did.
+// NeedStart is Need for what only its start tells, as of a daemon that a container does not let start: failure says why
+// it did not, nil that it did.
 func NeedStart(t testing.TB, name string, failure error) {
 	t.Helper()
 	p, known := probeOf(name)
@@ -162,15 +162,16 @@ func SoakCount(large, usual int) int {
 	return usual
 }
 
-// TracesFolder is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the repository.
+// TracesFolder is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the
+// repository.
 func TracesFolder(t testing.TB) string {
 	t.Helper()
 	Need(t, "traces")
 	return tracesFolder()
 }
 
-// CapturesFolder is the folder of what others have recorded of real cards, which t needs: GPUARD_CAPTURES, else shared/captures
-// beside the repository.
+// CapturesFolder is the folder of what others have recorded of real cards, which t needs: GPUARD_CAPTURES, else
+// shared/captures beside the repository.
 func CapturesFolder(t testing.TB) string {
 	t.Helper()
 	Need(t, "captures")
@@ -181,8 +182,8 @@ func capturesFolder() string { return folderOf("GPUARD_CAPTURES", "../shared/cap
 
 func tracesFolder() string { return folderOf("GPUARD_TRACES", "../shared/traces") }
 
-// LibrariesFolder is the folder of a vendor's own libraries, nvidia or amd, which t needs: GPUARD_NVIDIA or GPUARD_AMD, else the one
-// into which make nvidia or make amd puts them. Each version has a folder in it.
+// LibrariesFolder is the folder of a vendor's own libraries, nvidia or amd, which t needs: GPUARD_NVIDIA or GPUARD_AMD,
+// else the one into which make nvidia or make amd puts them. Each version has a folder in it.
 func LibrariesFolder(t testing.TB, vendor string) string {
 	t.Helper()
 	Need(t, vendor)
@@ -231,8 +232,8 @@ func Has(t testing.TB, name string) bool {
 	return has
 }
 
-// recordSkipped writes the folder of the package and the name of the test, so that it can be run again where the gates are
-// open.
+// recordSkipped writes the folder of the package and the name of the test, so that it can be run again where the gates
+// are open.
 func recordSkipped(t testing.TB) {
 	t.Helper()
 	path := os.Getenv("GPUARD_SKIPPED")
@@ -270,6 +271,6 @@ func (p probe) isRequired(wanted string) bool {
 	return slices.Contains(names, p.name) || slices.Contains(names, "all") && p.kind != rare
 }
 
-// Driver says why there is no NVIDIA driver that works. A TestMain sets it to that of test/hardware: the tests of what asks the
-// driver import this package.
+// Driver says why there is no NVIDIA driver that works. A TestMain sets it to that of test/hardware: the tests of what
+// asks the driver import this package.
 var Driver = func() error { return errors.New("no test of this package asks for a GPU") }

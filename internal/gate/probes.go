@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// program: these command lines end with 0. The first word of each is the name of the program; where there is only that, it is
-// looked for and not run.
+// program: these command lines end with 0. The first word of each is the name of the program; where there is only that,
+// it is looked for and not run.
 func program(lines ...string) func() error {
 	return func() error {
 		for _, line := range lines {
@@ -143,8 +143,8 @@ func checkFuse() error {
 	return namespaceProbe("--mount")()
 }
 
-// checkPrivileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is
-// asked to (docker run --privileged).
+// checkPrivileged: root may mount, and read what belongs to the processes of others. A container gives that only where
+// it is asked to (docker run --privileged).
 func checkPrivileged() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var held [2]unix.CapUserData

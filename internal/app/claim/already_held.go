@@ -32,9 +32,9 @@ func (h *AlreadyHeld) Error() string {
 	return text + "; gpuard run started it with that, so start it again: gpuard run"
 }
 
-// findHeld finds the lease that the process has, so that a second call does not take a second device. A shell inside of
+// refuseIfHeld finds the lease that the process has, so that a second call does not take a second device. A shell inside of
 // gpuard run is different: its variables are about to change, so it gets a part of its lease for itself.
-func (q *request) findHeld(held []job.Lease, now time.Time) error {
+func (q *request) refuseIfHeld(held []job.Lease, now time.Time) error {
 	if !q.subject.Apart {
 		return nil
 	}
@@ -116,8 +116,8 @@ func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
 	return plan
 }
 
-// hiddenDevices is what the masks hide. A device that a running process is on already is not hidden from it, whatever its
-// environment said when it started.
+// hiddenDevices is what the masks hide. A device that a running process is on already is not hidden from it, whatever
+// its environment said when it started.
 func (q *request) hiddenDevices() (map[gpu.UUID]string, []visible.Note) {
 	hidden, notes := visible.HiddenDevices(q.env, q.machine)
 	for _, id := range q.machine.DevicesUnder(q.own) {

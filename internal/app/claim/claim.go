@@ -85,7 +85,7 @@ type Decision struct {
 	// nil when nothing was recorded.
 	Held   *store.Held
 	Folder *store.Folder
-	// That the command is started behind (Variables).
+	// That the command is started behind (LeaseVariables).
 	Wall isolation.Wall
 	// What is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing.
 	Watch *os.File
@@ -283,8 +283,8 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	return q, folder, boot, err
 }
 
-// WhatToRead is what a decision needs to know: how devices are connected, and to which processors, only where several are
-// asked for, or several processes.
+// WhatToRead is what a decision needs to know: how devices are connected, and to which processors, only where several
+// are asked for, or several processes.
 func WhatToRead(spec job.Spec) gpu.What {
 	what := gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding
 	if spec.GPUs > 1 || spec.Ranks != nil {
@@ -324,7 +324,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			// Whose turn it is rests on all devices.
 			return job.Lease{}, errStale
 		}
-		if err := q.findHeld(v.Held, now); err != nil {
+		if err := q.refuseIfHeld(v.Held, now); err != nil {
 			return job.Lease{}, err
 		}
 
@@ -360,8 +360,8 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	return lease, q.completeRefusal(err, now)
 }
 
-// completeRefusal is a refusal with the names of users in it, and with a lease of this shell that is over: its mask may be what hides
-// other devices. Any other error stays as it is.
+// completeRefusal is a refusal with the names of users in it, and with a lease of this shell that is over: its mask may
+// be what hides other devices. Any other error stays as it is.
 func (q *request) completeRefusal(err error, now time.Time) error {
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) {

@@ -151,7 +151,6 @@ func (q *request) enclosingLeases(held []job.Lease) []string {
 	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())
 	var above []string
-
 	for next != "" && !q.spec.Any && !slices.Contains(above, next) {
 		i := slices.IndexFunc(held, func(l job.Lease) bool {
 			return l.ID == next && l.UID == uid && !l.Unreadable && l.Allocation == q.allocationID()

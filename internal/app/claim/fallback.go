@@ -86,8 +86,8 @@ func useCPU(host *machine.Host, refusal *job.Refusal) *Decision {
 	return &Decision{Plan: job.Plan{Devices: []job.Given{}, Reasons: append([]job.Reason{}, refusal.Reasons...), Notes: []string{}}}
 }
 
-// CPUIfImpossible returns spec for the CPU where this machine can never give what it asks for, as useCPU says. Devices that are
-// busy are waited for.
+// CPUIfImpossible returns spec for the CPU where this machine can never give what it asks for, as useCPU says. Devices
+// that are busy are waited for.
 func CPUIfImpossible(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
 	spec.Waiting.Fallback = []string{"cpu"}
 	_, _, err := DecideNow(ctx, host, spec)
@@ -105,8 +105,8 @@ func CPUIfImpossible(ctx context.Context, host *machine.Host, spec job.Spec) (jo
 	return spec, nil
 }
 
-// unavailableRefusal is the refusal to fall back from where no device can be read and the request falls back to the CPU; else
-// nil.
+// unavailableRefusal is the refusal to fall back from where no device can be read and the request falls back to the
+// CPU; else nil.
 func unavailableRefusal(spec job.Spec, err error) *job.Refusal {
 	var none *gpu.Unavailable
 	if !errors.As(err, &none) || !slices.Contains(spec.Waiting.Fallback, "cpu") {

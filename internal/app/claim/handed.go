@@ -30,7 +30,7 @@ type HandedLease struct {
 	Machine json.RawMessage `json:"machine"`
 }
 
-// HandOver is what another process needs to have this lease. It gets Lock with its start; then call Handed.
+// HandOver is what another process needs to have this lease. It gets Lock with its start; then call DropReference.
 func (s *CommandLease) HandOver() (HandedLease, error) {
 	h := HandedLease{Lease: s.Lease, Plan: s.Plan, Wall: s.Wall, Vars: s.vars}
 	if s.held == nil {

@@ -29,8 +29,8 @@ func knownUUIDs(m gpu.Machine) (ids []gpu.UUID) {
 // mostGone is how many devices that are gone a ticket still names, since they may come back.
 const mostGone = 128
 
-// renewedTicket is a ticket with the devices of a later one of the same request, and those of its own that are gone. While
-// there are too few it stays as it was.
+// renewedTicket is a ticket with the devices of a later one of the same request, and those of its own that are gone.
+// While there are too few it stays as it was.
 func renewedTicket(t, now job.Ticket) job.Ticket {
 	if len(now.Devices) < t.Count {
 		return t
@@ -43,8 +43,8 @@ func renewedTicket(t, now job.Ticket) job.Ticket {
 	return t
 }
 
-// renewTicket brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
-// fails.
+// renewTicket brings the ticket up to date where the machine has other devices than it knows. It stays as it was where
+// that fails.
 func (w *waitingRequest) renewTicket() {
 	q, now := w.request, time.Now()
 	in, _ := q.pickContext(q.view.Held, now)

@@ -25,7 +25,6 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	}
 
 	spec, err = host.SettleIsolation(spec)
-
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}

@@ -169,8 +169,8 @@ func ticketsInScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
 	return others
 }
 
-// rivalTickets are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that
-// want other devices do not matter.
+// rivalTickets are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets
+// that want other devices do not matter.
 func rivalTickets(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	var near []job.Ticket
 	wanted := map[gpu.UUID]bool{}

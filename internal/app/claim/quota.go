@@ -12,14 +12,14 @@ import (
 )
 
 // SettleQuota settles, before anything is claimed, how hard the share of spec will be kept; less than is required is a
-// refusal. A process that stays beside the command may adopt orphans, and knows what measures from what the command started.
+// refusal. A process that stays beside the command may adopt orphans, and knows what measures from what the command
+// started.
 func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays bool) (job.Spec, error) {
 	if spec.Share == 0 {
 		return spec, nil
 	}
 
 	var can quota.Means
-
 	switch {
 	case !host.IsHardware():
 		can.Watch = "the machine is invented"

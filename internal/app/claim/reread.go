@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// A claim reads the machine more than once: leases begin and end while it is read, memory of a job that has ended is not
-// free yet, a request waits. Each call of the driver costs time, and a driver that is asked often slows the jobs down. So
-// a reading is only about the devices of which it can change the answer; the others keep their last one.
+// A claim reads the machine more than once: leases begin and end while it is read, memory of a job that has ended is
+// not free yet, a request waits. Each call of the driver costs time, and a driver that is asked often slows the jobs
+// down. So a reading is only about the devices of which it can change the answer; the others keep their last one.
 
 // readMoment says when a device was read.
 type readMoment struct {
@@ -38,8 +38,9 @@ const (
 // later.
 const longestKept = 10 * time.Second
 
-// firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the others.
-// Numbers in variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a mask.
+// firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the
+// others. Numbers in variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a
+// mask.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	query := gpu.Query{What: WhatToRead(spec)}
 	isPlain := spec.KeepWhile == "" && spec.Moving == "" && spec.MIG == "" && query.What&gpu.Links == 0
@@ -119,7 +120,8 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 	return err
 }
 
-// acceptReading makes m the machine of the request. The devices that the query did not want keep the times of their readings.
+// acceptReading makes m the machine of the request. The devices that the query did not want keep the times of their
+// readings.
 func (q *request) acceptReading(m gpu.Machine, query gpu.Query, now readMoment) {
 	older := map[gpu.UUID]readMoment{}
 	for i := range m.Devices {
@@ -139,11 +141,11 @@ func (q *request) lastReading(id gpu.UUID) readMoment {
 	return readMoment{q.since, q.readAt}
 }
 
-// checkNextQuery is what the next reading has to be about. It looks at the leases after the count of changes was read: if one of
-// those ends later, that is noticed as a change.
+// checkNextQuery is what the next reading has to be about. It looks at the leases after the count of changes was read:
+// if one of those ends later, that is noticed as a change.
 //
-// Where nothing is read because leases are in the way everywhere, nothing can be given either. Otherwise all devices are
-// identified, for numbers in variables.
+// Where nothing is read because leases are in the way everywhere, nothing can be given either. Otherwise all devices
+// are identified, for numbers in variables.
 func (c *claimer) nextQuery(why rereadCause) gpu.Query {
 	q := c.request
 	query := gpu.Query{What: WhatToRead(q.spec)}
@@ -189,8 +191,8 @@ func hasLinks(m gpu.Machine) bool {
 	})
 }
 
-// keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has
-// changed, or another's lease is in the way whatever is read.
+// keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it
+// has changed, or another's lease is in the way whatever is read.
 func (q *request) keepsReading(d *gpu.Device, sight store.UnlockedView, why rereadCause) bool {
 	last, change := q.lastReading(d.UUID), sight.Changes[d.UUID].Generation
 	isWhole := d.UUID != "" && d.Problem == "" && d.Unlisted == "" && !d.UsesMIG()

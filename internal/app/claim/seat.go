@@ -24,8 +24,8 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Allocator leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
-// would, and needs no holder, because this process stays. A Desk is for one goroutine; its seats are for any.
+// Allocator leases for many commands that one process runs at the same time. It reads and opens once what each gpuard
+// run would, and needs no holder, because this process stays. A Allocator is for one goroutine; its seats are for any.
 type Allocator struct {
 	host *machine.Host
 	spec job.Spec
@@ -33,8 +33,8 @@ type Allocator struct {
 	*leaseFolder
 }
 
-// leaseFolder is the folder of the leases, of all desks of a process: closing one would release the folder lock of the whole
-// process.
+// leaseFolder is the folder of the leases, of all desks of a process: closing one would release the folder lock of the
+// whole process.
 type leaseFolder struct {
 	// nil until the first claim.
 	folder *store.Folder
@@ -94,7 +94,7 @@ type CommandLease struct {
 	// Of the lease; nil without one. The desk's is not read: it may be at its first claim.
 	folder *store.Folder
 	vars   []visible.Var
-	// nil without a lease, and when another process has it (Handed).
+	// nil without a lease, and when another process has it (DropReference).
 	held    *store.Held
 	machine gpu.Machine
 	since   time.Time // of the lease
@@ -129,7 +129,8 @@ func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, 
 	})
 }
 
-// Wait leases as gpuard run does: it falls back, or queues until a device is free, or ctx ends. queued is called when it is in the line.
+// Wait leases as gpuard run does: it falls back, or queues until a device is free, or ctx ends. queued is called when
+// it is in the line.
 func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*CommandLease, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		got, err := c.claimNow(ctx)
@@ -222,7 +223,8 @@ func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, 
 	return q, err
 }
 
-// Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is measured (measure.GuardLease).
+// Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is
+// measured (measure.GuardLease).
 func (s *CommandLease) Entrust(pid int) error {
 	if s.held == nil {
 		return nil
@@ -253,8 +255,8 @@ func (s *CommandLease) Entrust(pid int) error {
 	return nil
 }
 
-// NoteEnd says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0 nothing. Call it
-// before Leave.
+// NoteEnd says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0
+// nothing. Call it before Release.
 func (s *CommandLease) NoteEnd(exit *int, signal string, peak gpu.Bytes) {
 	if s.held != nil {
 		s.held.Lease.Exit, s.held.Lease.Signal, s.held.Lease.Peak = exit, signal, peak
@@ -269,8 +271,8 @@ func (s *CommandLease) MeasuredUse(lease string) (used quota.Measured) {
 	return used
 }
 
-// Release frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
-// that.
+// Release frees the lease when the command is gone. If a process that it left behind still holds the lease, Release
+// records that.
 func (s *CommandLease) Release() error {
 	if s.held == nil {
 		return nil

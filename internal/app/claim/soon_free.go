@@ -26,8 +26,8 @@ const (
 	fadingUse
 )
 
-// retryLimits returns how long to try again before a device counts as busy, and the first pause; each further one is twice
-// as long.
+// retryLimits returns how long to try again before a device counts as busy, and the first pause; each further one is
+// twice as long.
 func (p *retryLimit) retryLimits(e endingKind) (longest, first time.Duration) {
 	switch e {
 	case endingLease:

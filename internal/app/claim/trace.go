@@ -18,9 +18,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// tracedDecision is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
-// asked. What queue.NextTicket answers to it is what happened. Lines are written after the lock is released: their order is
-// that of boot.
+// tracedDecision is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the
+// queue was asked. What queue.NextTicket answers to it is what happened. Lines are written after the lock is released:
+// their order is that of boot.
 type tracedDecision struct {
 	Schema string `json:"schema"` // "gpuard.trace/1"
 	// Wall clock, ns since 1970.
@@ -69,8 +69,8 @@ func isTracing(host *machine.Host) bool {
 	return path != ""
 }
 
-// decisionTrace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and
-// written when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
+// decisionTrace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder
+// lock and written when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
 type decisionTrace struct {
 	host      *machine.Host
 	file      *os.File
@@ -129,7 +129,8 @@ func (c *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Re
 // pipeWriteTimeout is how long a pipe may be full before its lines are lost.
 const pipeWriteTimeout = 100 * time.Millisecond
 
-// writeDecisions appends the decisions and closes the file. What fails here is no fault of the claim, which has been made.
+// writeDecisions appends the decisions and closes the file. What fails here is no fault of the claim, which has been
+// made.
 func (c *decisionTrace) writeDecisions() {
 	if c == nil {
 		return

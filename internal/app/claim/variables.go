@@ -43,8 +43,8 @@ func LeaseVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *D
 }
 
 // FormOfIDs says how devices are written for a job: by UUID where it goes through MPS, also when that is an outer
-// lease's doing, because the daemon and its clients may count differently; and behind a wall, where the libraries count only
-// what they can open.
+// lease's doing, because the daemon and its clients may count differently; and behind a wall, where the libraries count
+// only what they can open.
 func FormOfIDs(spec job.Spec, p job.Plan) job.IDs {
 	if (p.Quota == job.MPS || p.Isolation != job.NoIsolation) && spec.IDs == job.AutoIDs {
 		return job.UUIDs
@@ -140,7 +140,6 @@ func PlanLine(plan job.Plan, lease string) string {
 	}
 
 	var parts []string
-
 	for _, d := range plan.Devices {
 		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.RuntimeName(), d.Logical))
 	}

@@ -40,8 +40,8 @@ type signalError struct{ sig os.Signal }
 // Error names the signal.
 func (s *signalError) Error() string { return "interrupted by " + s.sig.String() }
 
-// waitInQueue queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
-// ticket is removed, and a continued process queues at the end.
+// waitInQueue queues until devices are given. No ticket stays behind after a signal: before a signal stops the process,
+// the ticket is removed, and a continued process queues at the end.
 func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	caught := interrupt.CatchSignals()
 	defer caught.Stop()
@@ -60,7 +60,6 @@ func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decis
 		d, err := w.queueOnce(ctx, caught)
 		w.showProgress(false)
 		var by *signalError
-
 		switch {
 		case errors.Is(err, errLate):
 			if w.skipped {
@@ -86,8 +85,8 @@ func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decis
 	}
 }
 
-// obeyLateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself
-// again.
+// obeyLateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by
+// itself again.
 func (c *claimer) obeyLateSignal(caught *interrupt.SignalCatcher, d *Decision) {
 	for {
 		select {
@@ -186,7 +185,8 @@ func (c *claimer) releaseDecision(d *Decision) {
 	}
 }
 
-// watchSignals turns signals into the end of ctx, and returns the one that ends the waiting; nil when ctx ended by itself.
+// watchSignals turns signals into the end of ctx, and returns the one that ends the waiting; nil when ctx ended by
+// itself.
 func (w *waitingRequest) watchSignals(ctx context.Context, caught *interrupt.SignalCatcher, cancel context.CancelCauseFunc) os.Signal {
 	for {
 		select {
@@ -281,7 +281,8 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 }
 
 // sleepBehind sleeps while n tickets of this user arrived before: those that do not compete. A ticket that competes may
-// be the next one, also before earlier ones of its user, so it has to be awake. On a terminal the place is updated from time to time.
+// be the next one, also before earlier ones of its user, so it has to be awake. On a terminal the place is updated from
+// time to time.
 func (w *waitingRequest) sleepBehind(ctx context.Context, n int) error {
 	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 		part, cancel := ctx, context.CancelFunc(func() {})
@@ -373,12 +374,12 @@ func (w *waitingRequest) rereadMachine(ctx context.Context, why rereadCause) err
 	return err
 }
 
-// maxLateReadings is after how many readings in a row a device that was late counts as one that does not answer. In the line it has
-// half a second, which may be too little while the machine is busy.
+// maxLateReadings is after how many readings in a row a device that was late counts as one that does not answer. In the
+// line it has half a second, which may be too little while the machine is busy.
 const maxLateReadings = 3
 
-// reliableRefusal is what the request waits for: that of the last attempt for which all devices answered, unless one has
-// stopped to answer.
+// reliableRefusal is what the request waits for: that of the last attempt for which all devices answered, unless one
+// has stopped to answer.
 func (w *waitingRequest) reliableRefusal() *job.Refusal {
 	if w.late > 0 && w.late < maxLateReadings && w.answers != nil {
 		return w.answers

@@ -1,5 +1,5 @@
-// Package compare runs an experiment on the real machine: the same commands in several placements, alternately, each run
-// with leases of its own. Package core/experiment plans it and says what follows.
+// Package compare runs an experiment on the real machine: the same commands in several placements, alternately, each
+// run with leases of its own. Package core/experiment plans it and says what follows.
 package compare
 
 import (
@@ -91,9 +91,9 @@ type experimentRun struct {
 	again <-chan struct{}
 }
 
-// Run runs the experiment. show is called several times a second. A placement that this machine can never give is refused before
-// anything starts; one that is in use is waited for. An experiment that is interrupted, or that an error ends, has the runs
-// that were complete.
+// Run runs the experiment. show is called several times a second. A placement that this machine can never give is
+// refused before anything starts; one that is in use is waited for. An experiment that is interrupted, or that an error
+// ends, has the runs that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
 	host.SurviveDriver()
 	x := &experimentRun{request: r, host: host, show: show, result: &Result{Runs: []experiment.Run{}}}
@@ -144,7 +144,8 @@ func (x *experimentRun) coreExperiment() *experiment.Experiment {
 // DieBySignal ends this process by the signal that ended an experiment.
 func DieBySignal(sig os.Signal) { interrupt.DieBySignal(sig) }
 
-// listenForSignals ends the context at a signal that asks this process to end. A stopped process would measure its own pause.
+// listenForSignals ends the context at a signal that asks this process to end. A stopped process would measure its own
+// pause.
 func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Context, heard func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	caught, first, again := interrupt.CatchSignals(), make(chan os.Signal, 1), make(chan struct{}, 1)

@@ -18,7 +18,8 @@ import (
 // anyGPU asks for one GPU. What a command chooses itself may be what is compared.
 var anyGPU = job.Spec{GPUs: 1, Anyway: true}
 
-// experimentDevices are the devices of an experiment, chosen once so that all arms have the same, and where leases of them come from.
+// experimentDevices are the devices of an experiment, chosen once so that all arms have the same, and where leases of
+// them come from.
 type experimentDevices struct {
 	devices []gpu.Device // whole ones
 	first   *claim.Allocator
@@ -193,7 +194,6 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 	}
 
 	var best []gpu.MIGDevice
-
 	for i := range found.Devices {
 		of := map[string][]gpu.MIGDevice{}
 		for _, slice := range found.Devices[i].MIG {

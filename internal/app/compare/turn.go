@@ -197,8 +197,8 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 	return cmp.Or(err, interrupted)
 }
 
-// takeLeases leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held one each
-// would wait for each other for ever.
+// takeLeases leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held
+// one each would wait for each other for ever.
 func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*claim.CommandLease, err error) {
 	name := s.leaseName(what)
 	for first := 0; ; {
@@ -308,8 +308,8 @@ func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Comma
 	return nil
 }
 
-// awaitMembers waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are ended; at once
-// where one could not be started.
+// awaitMembers waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are
+// ended; at once where one could not be started.
 func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interrupted error) {
 	ended, left := make(chan processExit), 0
 	for _, m := range s.members {
@@ -362,7 +362,8 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 	return interrupted
 }
 
-// recordEnd notes the end of a process. The answer is whether the others are to end too: the run has failed, or all load is done.
+// recordEnd notes the end of a process. The answer is whether the others are to end too: the run has failed, or all
+// load is done.
 func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 	m, served := e.of, s.request.Load != ""
 	if !m.ended.IsZero() {

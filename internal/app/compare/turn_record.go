@@ -20,7 +20,6 @@ func (s *runningStep) sampleDevices(ctx context.Context) {
 	}
 
 	var devices []gpu.Device
-
 	for _, seat := range s.seats {
 		for _, given := range seat.Plan.Devices {
 			d, slice, ok := m.FindDevice(given.UUID)

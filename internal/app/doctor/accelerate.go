@@ -15,7 +15,8 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// siteAccelerate reads the caller's settings of accelerate launch. They lie where the variables say, whatever the root is.
+// siteAccelerate reads the caller's settings of accelerate launch. They lie where the variables say, whatever the root
+// is.
 func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Accelerate] {
 	found := hostinfo.Accelerate{Path: accelerateFile(host.Env)}
 	if !filepath.IsAbs(found.Path) {

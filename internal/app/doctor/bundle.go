@@ -133,7 +133,6 @@ func newScrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	}
 
 	var keep []string
-
 	for _, p := range s.Pythons.Found {
 		add(redact.Path, p.Prefix, p.Interpreter)
 		add(redact.Name, filepath.Base(p.Prefix))
@@ -162,8 +161,8 @@ func newScrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	return redact.New(secrets, keep)
 }
 
-// folderOwners are the users that texts about the state folder may name: the owners of the folder, of its parents, and of its
-// content.
+// folderOwners are the users that texts about the state folder may name: the owners of the folder, of its parents, and
+// of its content.
 func folderOwners(host *machine.Host, state hostinfo.State) (names []string) {
 	seen := map[uint32]bool{}
 	add := func(path string) {

@@ -125,8 +125,8 @@ func toolkitVersion(host *machine.Host) string {
 	return ""
 }
 
-// defaultCgroupDriver is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2 (moby/moby
-// daemon/daemon_unix.go).
+// defaultCgroupDriver is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2
+// (moby/moby daemon/daemon_unix.go).
 func defaultCgroupDriver(host *machine.Host) string {
 	if files.Exists(host.SystemPath("/sys/fs/cgroup/cgroup.controllers")) && files.Exists(host.SystemPath("/run/systemd/system")) {
 		return "systemd"

@@ -33,7 +33,7 @@ func Diagnose(ctx context.Context, host *machine.Host, of string, run bool) (che
 // surveySite makes all readings at the same time. Each has a deadline, and its failure affects no other.
 func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Site, error) {
 	l := &readingSet{ctx: ctx, say: host.Say}
-	defer l.endReadings()
+	defer l.muteReadings()
 	one := *host
 
 	// Readings speak from several goroutines.
@@ -116,9 +116,10 @@ type readingSet struct {
 	ended   bool
 }
 
-// startReading starts one reading. A reading that panics or is late counts as failed, and the result of a late one is dropped.
+// startReading starts one reading. A reading that panics or is late counts as failed, and the result of a late one is
+// dropped.
 func startReading[T any](l *readingSet, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context, *machine.Host) hostinfo.Answer[T]) {
-	l.changePending(func() { l.pending = append(l.pending, what) })
+	l.callLocked(func() { l.pending = append(l.pending, what) })
 	l.all.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, deadline)
 		defer cancel()
@@ -142,13 +143,13 @@ func startReading[T any](l *readingSet, what string, deadline time.Duration, int
 			*into = hostinfo.NoAnswer[T](late)
 		}
 
-		l.changePending(func() {
+		l.callLocked(func() {
 			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
 		})
 	})
 }
 
-func (l *readingSet) changePending(change func()) {
+func (l *readingSet) callLocked(change func()) {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	change()
@@ -156,14 +157,14 @@ func (l *readingSet) changePending(change func()) {
 
 // sayLine shows one line at a time, and none after the answer: a late reading may still report.
 func (l *readingSet) sayLine(line string) {
-	l.changePending(func() {
+	l.callLocked(func() {
 		if !l.ended {
 			l.say(line)
 		}
 	})
 }
 
-func (l *readingSet) endReadings() { l.changePending(func() { l.ended = true }) }
+func (l *readingSet) muteReadings() { l.callLocked(func() { l.ended = true }) }
 
 // awaitReadings ends with the last reading. Where that takes long, it says now and then what it waits for.
 func (l *readingSet) awaitReadings() {
@@ -181,7 +182,7 @@ func (l *readingSet) awaitReadings() {
 			return
 		case <-timer.C:
 			var pending string
-			l.changePending(func() { pending = strings.Join(l.pending, ", ") })
+			l.callLocked(func() { pending = strings.Join(l.pending, ", ") })
 			if pending != "" {
 				l.sayLine("still looking at " + pending)
 			}
@@ -193,7 +194,6 @@ func (l *readingSet) awaitReadings() {
 func siteMachine(ctx context.Context, host *machine.Host) hostinfo.Answer[gpu.Machine] {
 	m, err := host.Read(ctx, gpu.Everything)
 	var none *gpu.Unavailable
-
 	switch {
 	case errors.As(err, &none):
 		return hostinfo.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}

@@ -36,7 +36,7 @@ func TestLookFailsAlone(t *testing.T) {
 		return hostinfo.NoAnswer[int]("permission denied")
 	})
 	l.awaitReadings()
-	l.endReadings()
+	l.muteReadings()
 	for got, want := range map[*hostinfo.Answer[int]]hostinfo.Answer[int]{
 		&fine:   hostinfo.AnswerOf(7),
 		&hung:   hostinfo.NoAnswer[int]("no answer within 20ms"),

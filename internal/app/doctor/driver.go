@@ -49,8 +49,8 @@ func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 	return hostinfo.AnswerOf(d)
 }
 
-// siteCUDA starts the CUDA driver in a process of its own, with the caller's environment without masks: what those hide is another
-// question. It comes after the readings of device files, which cuInit may make.
+// siteCUDA starts the CUDA driver in a process of its own, with the caller's environment without masks: what those hide
+// is another question. It comes after the readings of device files, which cuInit may make.
 func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine], limit time.Duration) hostinfo.Answer[hostinfo.CUDA] {
 	if m.Problem != "" || !slices.ContainsFunc(m.Found.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" }) {
 		return hostinfo.NoAnswer[hostinfo.CUDA]("not looked: no NVIDIA GPU answers")
@@ -63,7 +63,6 @@ func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Mac
 
 	a, err := libcuda.AskInChild(ctx, env, limit)
 	var none *gpu.Unavailable
-
 	switch {
 	case errors.As(err, &none) && a.Code != 0:
 		return hostinfo.AnswerOf(hostinfo.CUDA{Code: a.Code, Word: a.Word, Remedy: none.Remedy})
@@ -135,7 +134,6 @@ func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.E
 	}
 
 	var all []hostinfo.Error
-
 	for _, e := range found {
 		if !e.After {
 			all = append(all, hostinfo.Error{PCI: e.PCI, XID: e.XID})

@@ -57,8 +57,8 @@ func collectEvidence(host *machine.Host, d check.Diagnosis, version string) (fil
 	return files, err
 }
 
-// withoutUnknownKeys is the machine without the keys of its machine file that this gpuard does not know, because they may contain
-// anything.
+// withoutUnknownKeys is the machine without the keys of its machine file that this gpuard does not know, because they
+// may contain anything.
 func withoutUnknownKeys(m gpu.Machine) gpu.Machine {
 	m.Extra = nil
 	m.Devices, m.Processes = slices.Clone(m.Devices), slices.Clone(m.Processes)
@@ -100,8 +100,8 @@ func isAboutGPUs(name string) bool {
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// tellingVariables are the variables that decide what a program sees and loads, sorted. Of what may be a password, only the
-// name.
+// tellingVariables are the variables that decide what a program sees and loads, sorted. Of what may be a password, only
+// the name.
 func tellingVariables(env visible.Env) (lines []string) {
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")

@@ -139,7 +139,8 @@ func probePython(ctx context.Context, w pyenv.SearchScope, p hostinfo.Python) []
 	return said
 }
 
-// providesLibrary reports whether a package brings a library: "pytorch" of conda and "onnxruntime-gpu" do under another name.
+// providesLibrary reports whether a package brings a library: "pytorch" of conda and "onnxruntime-gpu" do under another
+// name.
 func providesLibrary(name, library string) bool {
 	return name == library || library == "torch" && name == "pytorch" || strings.HasPrefix(name, library+"-gpu") ||
 		library == "tensorflow" && name == "tensorflow-cpu" || library == "cupy" && (strings.HasPrefix(name, "cupy-cuda") || strings.HasPrefix(name, "cupy-rocm"))

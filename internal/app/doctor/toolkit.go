@@ -13,7 +13,6 @@ import (
 func siteToolkits(ctx context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Toolkit] {
 	path, _ := host.Env.Lookup("PATH")
 	var homes []string
-
 	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
 		home, _ := host.Env.Lookup(name)
 		homes = append(homes, home)

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/container"
 )
 
-// Project asks docker compose, with these options, for the project and its services. With "--no-interpolate" its variables
-// stay as they are written.
+// Project asks docker compose, with these options, for the project and its services. With "--no-interpolate" its
+// variables stay as they are written.
 func (e Engine) Project(ctx context.Context, compose []string, options ...string) (container.Project, error) {
 	text, err := e.askEngine(ctx, slices.Concat(compose, []string{"config"}, options, []string{"--format", "json"})...)
 	switch {
@@ -41,7 +41,6 @@ func (e Engine) CheckOverride(ctx context.Context) error {
 	}
 
 	var number [3]int
-
 	for i := range number {
 		number[i], _ = strconv.Atoi(string(found[i+1]))
 	}

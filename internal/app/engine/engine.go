@@ -187,8 +187,9 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-// checkLocal refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host, --context,
-// DOCKER_HOST, DOCKER_CONTEXT and configuration the first one counts (docker/cli: cli/command/cli.go, resolveContextName).
+// checkLocal refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host,
+// --context, DOCKER_HOST, DOCKER_CONTEXT and configuration the first one counts (docker/cli: cli/command/cli.go,
+// resolveContextName).
 func (e Engine) checkLocal(ctx context.Context) error {
 	endpoint, named := container.Endpoint(e.Prefix)
 	if endpoint == "" && !named {

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// LookUp looks up what has to be known of this machine before a call is judged. What does not exist shows a container nothing;
-// the engine says so itself.
+// LookUp looks up what has to be known of this machine before a call is judged. What does not exist shows a container
+// nothing; the engine says so itself.
 func (e Engine) LookUp(ctx context.Context, asked container.Lookups, rootless bool) (container.Found, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -48,8 +48,8 @@ func joinPath(dir, path string) string {
 	return dir + "/" + path
 }
 
-// realPaths are the path without links: read from the left, as the kernel does, and with its dots taken away first, as some
-// engines do. A device file of GPUs is named as usual, too.
+// realPaths are the path without links: read from the left, as the kernel does, and with its dots taken away first, as
+// some engines do. A device file of GPUs is named as usual, too.
 func realPaths(path string) (paths []string) {
 	for _, one := range []string{path, filepath.Clean(path)} {
 		one = files.ResolveLinks(one)
@@ -86,7 +86,8 @@ func (e Engine) lookAtVolumes(ctx context.Context, names []string, found map[str
 	return nil
 }
 
-// lookAtOthers finds out what containers and pods, whose volumes and devices a container takes over, have of this machine.
+// lookAtOthers finds out what containers and pods, whose volumes and devices a container takes over, have of this
+// machine.
 func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found map[string][]string) error {
 	for _, name := range asked.Containers {
 		all, err := e.Inspect(ctx, name)
@@ -132,8 +133,8 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found
 // mounts are what a container or a pod is shown.
 type mounts []struct{ Type, Name, Source string }
 
-// lookAtMounts finds out what the mounts of a container or a pod show of this machine. Volumes lie in a folder of the engine's
-// own, and one may have been made of a folder.
+// lookAtMounts finds out what the mounts of a container or a pod show of this machine. Volumes lie in a folder of the
+// engine's own, and one may have been made of a folder.
 func (e Engine) lookAtMounts(ctx context.Context, all mounts, owner string, found map[string][]string) error {
 	var names []string
 	for _, mount := range all {

@@ -69,8 +69,8 @@ func (w Watch) AwaitEnd(ctx context.Context, born func(pid int)) {
 	}
 }
 
-// settleTime is how long after its end a container may start again, where a question takes that long: on a machine with much
-// to do a restart takes longer too. Podman answers no question about a container while it restarts it.
+// settleTime is how long after its end a container may start again, where a question takes that long: on a machine with
+// much to do a restart takes longer too. Podman answers no question about a container while it restarts it.
 func (w Watch) settleTime(question time.Duration) time.Duration {
 	if w.Name == "podman" {
 		return max(restartWindow, 6*question)
@@ -78,12 +78,11 @@ func (w Watch) settleTime(question time.Duration) time.Duration {
 	return max(restartWindow, 12*question)
 }
 
-// SignalContainers sends a signal to the containers that live: "SIGTERM"; "" kills them. sent is false where none lives, as before the engine has
-// its image.
+// SignalContainers sends a signal to the containers that live: "SIGTERM"; "" kills them. sent is false where none
+// lives, as before the engine has its image.
 func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, err error) {
 	found, err := w.findContainers(ctx)
 	var ids []string
-
 	for _, c := range found {
 		if c.IsAlive() {
 			ids = append(ids, c.ID)

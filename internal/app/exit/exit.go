@@ -84,7 +84,6 @@ func RunCode(err error) int {
 	var missing *launch.NotFoundError
 	var denied *launch.NotExecutableError
 	var walled *isolation.ProgramError
-
 	switch {
 	case errors.As(err, &late):
 		return 121
@@ -114,7 +113,6 @@ func PlainCode(err error) int {
 func Remedy(err error) string {
 	var refusal *job.Refusal
 	var unavailable *gpu.Unavailable
-
 	switch {
 	case errors.As(err, &refusal):
 		return refusal.Remedy

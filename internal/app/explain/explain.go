@@ -93,7 +93,6 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load)
 	x := &Explanation{View: visible.View{Visible: []visible.Entry{}, Notes: []visible.Note{}}, Machine: m}
 	var none *gpu.Unavailable
-
 	switch {
 	case errors.As(err, &none):
 		// A program would see nothing either.
@@ -173,8 +172,8 @@ func appendNotes(notes []visible.Note) func(gpu.Machine, []visible.Note) (gpu.Ma
 	}
 }
 
-// withMPSPipe adds the default pipe folder of MPS clients ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's MPS documentation), if the
-// process can see one.
+// withMPSPipe adds the default pipe folder of MPS clients ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's MPS documentation), if
+// the process can see one.
 func withMPSPipe(host *machine.Host, env visible.Env, pid int) visible.Env {
 	const pipes = "CUDA_MPS_PIPE_DIRECTORY"
 	if _, set := env.Lookup(pipes); set || !host.IsHardware() || !host.Proc.HasFile(pid, "/tmp/nvidia-mps/control") {
@@ -183,8 +182,8 @@ func withMPSPipe(host *machine.Host, env visible.Env, pid int) visible.Env {
 	return append(slices.Clone(env), pipes+"=/tmp/nvidia-mps")
 }
 
-// readRuntimes reads env for each runtime that was asked for, else for the native one of each vendor that the machine has.
-// It returns those runtimes. Each counts from 0.
+// readRuntimes reads env for each runtime that was asked for, else for the native one of each vendor that the machine
+// has. It returns those runtimes. Each counts from 0.
 func (x *Explanation) readRuntimes(asked []gpuRuntime, env visible.Env, inside gpu.Machine) []gpuRuntime {
 	has := func(v gpu.Vendor) bool {
 		return slices.ContainsFunc(x.Machine.Devices, func(d gpu.Device) bool { return d.Vendor == v })

@@ -109,8 +109,8 @@ func readEnvironment(host *machine.Host, pid int, target string) (gpu.Process, v
 	return p, env, err
 }
 
-// UnreadableError is the error for a process whose environment this user may not read. The advice depends on the user: root
-// needs no sudo.
+// UnreadableError is the error for a process whose environment this user may not read. The advice depends on the user:
+// root needs no sudo.
 func UnreadableError(p gpu.Process, pid, euid int, target string) error {
 	what := fmt.Sprintf("cannot explain process %d", pid)
 	if p.Command != "" {
@@ -285,8 +285,8 @@ func (x *Explanation) compareWithLease(l *job.Lease, used []gpuRuntime, env visi
 	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches
 }
 
-// isOtherRank reports whether gpuard started the process as one of several, each with its own device, and that device is
-// not this one's.
+// isOtherRank reports whether gpuard started the process as one of several, each with its own device, and that device
+// is not this one's.
 func isOtherRank(env visible.Env, id gpu.UUID) bool {
 	own, set := env.Lookup("GPUARD_GPUS")
 	return set && own != "" && rankOf(env) != "" && !slices.Contains(strings.Split(own, ","), string(id))
@@ -309,9 +309,9 @@ func (x *Explanation) deviceText(id gpu.UUID) string {
 	return machine.DeviceName(x.Machine, *d)
 }
 
-// EnvironmentOf returns what process pid sees of m with this environment, the devices that are in its container, and
+// VisibleTo returns what process pid sees of m with this environment, the devices that are in its container, and
 // the variables that decide it, as NAME=VALUE.
-func EnvironmentOf(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
+func VisibleTo(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
 	x, inside = &Explanation{Machine: m}, m
 	env = withMPSPipe(host, env, pid)
 	if p, err := host.Proc.Process(pid); err == nil {

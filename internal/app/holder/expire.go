@@ -16,9 +16,9 @@ import (
 // lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
 // command.
 
-// endExpired ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
-// was. They have grace before they are killed; then what is left of the lease in an engine is ended. done is closed when the
-// command has ended. A process that gpuard did not start, such as a shell, goes on without its lease.
+// endExpired ends the command of a lease, and what that started, when the time of the lease is over, and reports
+// whether it was. They have grace before they are killed; then what is left of the lease in an engine is ended. done is
+// closed when the command has ended. A process that gpuard did not start, such as a shell, goes on without its lease.
 func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orders, grace time.Duration, done <-chan struct{}) bool {
 	processes := proc.New("/proc")
 	if !awaitMoment(processes, orders, done) {
@@ -78,8 +78,8 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 	return true
 }
 
-// releaseInTime gives a lease back whose time is over, again and again where that fails, and says so on the terminal of its process,
-// which goes on. It returns false when that has ended before.
+// releaseInTime gives a lease back whose time is over, again and again where that fails, and says so on the terminal of
+// its process, which goes on. It returns false when that has ended before.
 func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause time.Duration, done <-chan struct{}) bool {
 	for folder.Release(lease, lease.Boot) != nil {
 		select {
@@ -93,7 +93,8 @@ func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause tim
 	return true
 }
 
-// awaitMoment waits until a time is over that nobody sees to any more. It returns false when the command has ended before.
+// awaitMoment waits until a time is over that nobody sees to any more. It returns false when the command has ended
+// before.
 func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 	if orders.Until <= 0 {
 		return false
@@ -117,8 +118,8 @@ func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 	}
 }
 
-// keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether another
-// process has the lease by now.
+// keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether
+// another process has the lease by now.
 func keepForNextStart(w *launch.HolderWatch, folder *store.Folder, lease job.Lease, next *NextStart, most time.Duration) bool {
 	if next == nil {
 		return false

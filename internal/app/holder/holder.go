@@ -66,7 +66,7 @@ func HoldLease(host *machine.Host, args []string) error {
 
 	err = w.Wait(touch, func() { folder.TouchLease(lease) })
 
-	// What measures and what ends in time still read the first.
+	// The goroutines above still read lease, so it is not assigned anew.
 	last := lease
 	if err == nil && orders.Containers != nil {
 		last = keepForContainers(folder, lease, orders.Containers, touch)
@@ -88,8 +88,8 @@ func HoldLease(host *machine.Host, args []string) error {
 	}
 
 	if orders.Containers == nil {
-		// Else the watched process is the engine's client.
-		addOutcome(folder, w)
+		// Of a container, the watched process is only the engine's client, whose exit code says nothing.
+		recordOutcomeOnEnd(folder, w)
 	}
 
 	return endOrNoteHolders(folder, last, most)
@@ -100,7 +100,7 @@ func HoldLease(host *machine.Host, args []string) error {
 func endOrNoteHolders(folder *store.Folder, lease job.Lease, most time.Duration) error {
 	gone, err := folder.EndIfUnheld(lease, lease.Boot)
 	if err == nil && !gone && lease.Apart {
-		gone, err = endAfterBeginner(folder, lease, most)
+		gone, err = endWhenStarterExits(folder, lease, most)
 	}
 
 	if err != nil || gone {
@@ -119,9 +119,9 @@ func readCommandLine(args []string) (w *launch.HolderWatch, o Orders, err error)
 	return w, o, err
 }
 
-// endAfterBeginner ends a reservation, or the lease of a process that gpuard has not started: only who began it can have its
-// lock too, until its exit.
-func endAfterBeginner(folder *store.Folder, lease job.Lease, most time.Duration) (gone bool, err error) {
+// endWhenStarterExits ends a reservation, or the lease of a process that gpuard has not started: only who began it can
+// have its lock too, until its exit.
+func endWhenStarterExits(folder *store.Folder, lease job.Lease, most time.Duration) (gone bool, err error) {
 	for pause := time.Millisecond; !gone && err == nil && pause < most; pause *= 2 {
 		time.Sleep(pause)
 		gone, err = folder.EndIfUnheld(lease, lease.Boot)
@@ -129,8 +129,8 @@ func endAfterBeginner(folder *store.Folder, lease job.Lease, most time.Duration)
 	return gone, err
 }
 
-// addOutcome has the line of the history say how the command ended.
-func addOutcome(folder *store.Folder, w *launch.HolderWatch) {
+// recordOutcomeOnEnd has the line of the history say how the command ended.
+func recordOutcomeOnEnd(folder *store.Folder, w *launch.HolderWatch) {
 	write := folder.Ended
 	folder.Ended = func(list []store.EndedLease) {
 		for i := range list {
@@ -140,8 +140,8 @@ func addOutcome(folder *store.Folder, w *launch.HolderWatch) {
 	}
 }
 
-// keepForContainers keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
-// process.
+// keepForContainers keeps the lease until no container of it lives. Meanwhile the lease is that of the container's
+// first process.
 func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
 	// Where its file is does not change.
 	first := lease

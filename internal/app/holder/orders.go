@@ -38,8 +38,8 @@ type NextStart struct {
 	Parent Process `json:"parent"`
 }
 
-// Words are the orders on the command line of a holder. The folder and the lease have words of their own: by these it is found by who
-// asks which process keeps a lease.
+// Words are the orders on the command line of a holder. The folder and the lease have words of their own: by these it
+// is found by who asks which process keeps a lease.
 func (o *Orders) Words() ([]string, error) {
 	text, err := json.Marshal(o)
 	return []string{o.Folder, o.Lease, string(text)}, err

@@ -1,5 +1,5 @@
-// Package judge refuses commands that would not use the GPUs that they are given, before anything is leased, started or written, by
-// the one table of what programs do with the list of visible devices (core/launchers):
+// Package judge refuses commands that would not use the GPUs that they are given, before anything is leased, started or
+// written, by the one table of what programs do with the list of visible devices (core/launchers):
 //
 //	remarks, err := judge.Command(host, spec, []string{"env", "CUDA_VISIBLE_DEVICES=0", "mtools"}, judge.Place{Typed: "gpuard run"})
 //
@@ -35,9 +35,9 @@ type Place struct {
 	Many bool
 }
 
-// Command refuses a command that cannot be kept to the GPUs that it is given: one that starts a container through another
-// program, and, unless it is started anyway, one that surely chooses others. The remarks say what may use others, or need more
-// of them.
+// Command refuses a command that cannot be kept to the GPUs that it is given: one that starts a container through
+// another program, and, unless it is started anyway, one that surely chooses others. The remarks say what may use
+// others, or need more of them.
 func Command(host *machine.Host, spec job.Spec, command []string, at Place) (remarks []string, err error) {
 	rule, err := host.IsolationRule()
 	if err != nil {
@@ -142,7 +142,6 @@ func doubtsInScript(command []string, gpus int) (sure []launchers.Doubt) {
 	}
 
 	var step lint.Step
-
 	for _, w := range command[started.At:] {
 		step.Words = append(step.Words, lint.Word{Text: w, Known: true, Raw: w})
 	}

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// refuseContainer refuses a command that starts a process in a container through another program, or by compose: that has
-// the GPUs which the engine gives it, and not those of the lease. A shell between them is taken as the word of a caller
-// that passes on the lease.
+// refuseContainer refuses a command that starts a process in a container through another program, or by compose: that
+// has the GPUs which the engine gives it, and not those of the lease. A shell between them is taken as the word of a
+// caller that passes on the lease.
 func refuseContainer(spec job.Spec, command []string) error {
 	tool := lint.ContainerTool(command)
 	if tool == "" || spec.CPU {

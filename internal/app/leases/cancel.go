@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// FindToCancel finds a lease of the caller whose command can be ended. It refuses a lease whose command is not the caller's, not
-// gpuard's to end, or not known.
+// FindToCancel finds a lease of the caller whose command can be ended. It refuses a lease whose command is not the
+// caller's, not gpuard's to end, or not known.
 func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lease, found bool, err error) {
 	for end := time.Now().Add(mostStart); ; time.Sleep(10 * time.Millisecond) {
 		folder, l, err := openLease(ctx, host, id)
@@ -43,7 +43,8 @@ func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lea
 // mostStart is how long a runner of a queue or a sweep may take from the claim to the start of the command.
 const mostStart = 2 * time.Second
 
-// isStarting reports whether the runner of a queue or a sweep has a lease still, for a command that it is about to start.
+// isStarting reports whether the runner of a queue or a sweep has a lease still, for a command that it is about to
+// start.
 func isStarting(l job.Lease) bool { return !l.Apart && machine.IsOwnHelper(l.PID) }
 
 // checkCancel is an error for a lease whose command is not the caller's, not gpuard's to end, or not known.
@@ -82,8 +83,8 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 	return nil
 }
 
-// Cancel asks the command of a lease that FindToCancel has found to end, and all that have the lease with it; with kill it does not
-// ask. It returns when they are gone, or after so long with an error that names those that are left.
+// Cancel asks the command of a lease that FindToCancel has found to end, and all that have the lease with it; with kill
+// it does not ask. It returns when they are gone, or after so long with an error that names those that are left.
 func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, patience time.Duration) error {
 	if l.IsReservation() {
 		_, err := Release(ctx, host, l.ID)
@@ -183,7 +184,8 @@ func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets
 	return targets
 }
 
-// openOwnProcess opens a process of the caller; nil where it is gone, another user's, or not the one that a signal would reach.
+// openOwnProcess opens a process of the caller; nil where it is gone, another user's, or not the one that a signal
+// would reach.
 func openOwnProcess(host *machine.Host, pid int, start uint64) *evictee {
 	pidfd, err := openProcess(host, pid, start, uint32(os.Geteuid())) //nolint:gosec // a uid
 	if err != nil {

@@ -83,7 +83,6 @@ func OwnLeases(ctx context.Context, host *machine.Host) []string {
 	}
 
 	var ids []string
-
 	for _, l := range held {
 		if l.UID == uint32(os.Geteuid()) {
 			ids = append(ids, l.ID)

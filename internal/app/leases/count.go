@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// CompleteSpec gives spec the numbers that depend on the machine: with all, how many GPUs it could be given if nothing else used
-// them, 1 where there is none, so that the refusal says why; with a percentage, the size of its share.
+// CompleteSpec gives spec the numbers that depend on the machine: with all, how many GPUs it could be given if nothing
+// else used them, 1 where there is none, so that the refusal says why; with a percentage, the size of its share.
 func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all bool, percent int) (err error) {
 	if all {
 		spec.GPUs = 1
@@ -30,8 +30,8 @@ func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all b
 	return err
 }
 
-// sizeOfPart is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All GPUs that
-// spec could be given must agree on it; 1 MiB where there is none, so that the refusal says why.
+// sizeOfPart is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All
+// GPUs that spec could be given must agree on it; 1 MiB where there is none, so that the refusal says why.
 func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent int) (gpu.Bytes, error) {
 	// Any that a rule permits.
 	spec.Share = gpu.MiB

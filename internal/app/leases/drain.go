@@ -34,7 +34,6 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 
 	devices, m, err := findWholeDevices(ctx, host, "drain", names)
 	var out []status.Drained
-
 	for i := 0; err == nil && i < len(devices); i++ {
 		d := status.Drained{Device: devices[i]}
 		whole, _, _ := m.FindDevice(d.Device.UUID)
@@ -112,7 +111,6 @@ func invalidateReadings(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error
 func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.Undrained, error) {
 	devices, m, err := findWholeDevices(ctx, host, "undrain", names)
 	var out []status.Undrained
-
 	for i := 0; err == nil && i < len(devices); i++ {
 		before, _, _ := m.FindDevice(devices[i].UUID)
 		out = append(out, status.Undrained{Device: devices[i], Before: before.Drained, Settled: append([]gpu.XID{}, before.XIDs...)})
@@ -134,7 +132,6 @@ func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.
 	}
 
 	var ids []gpu.UUID
-
 	for _, d := range devices {
 		whole, _, _ := m.FindDevice(d.UUID)
 		ids = append(append(ids, d.UUID), slicesOf(whole)...)
@@ -163,7 +160,6 @@ func findWholeDevices(ctx context.Context, host *machine.Host, verb string, name
 	}
 
 	var out []job.Given
-
 	for _, name := range names {
 		d, refusal := pick.FindDevice(m, name)
 		switch {

@@ -70,7 +70,8 @@ type sightingsFile struct {
 	Seen []leftover.Sighting `json:"seen"`
 }
 
-// recordSightings compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
+// recordSightings compares with the earlier calls and records this one. Its result is complete even if it cannot be
+// recorded.
 func recordSightings(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	cpu := map[int]time.Duration{}
 	for _, p := range m.Processes {
@@ -151,7 +152,6 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 
 	rows := leftover.FindRows(q)
 	var targets []*evictee
-
 	for _, pid := range pids {
 		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
 			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.WhySpared(q, pid))
@@ -169,8 +169,8 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 	return endProcesses(ctx, host, targets, grace, force), nil
 }
 
-// EvictUnleased ends one process of any user that has no lease: it is asked, and killed when it is still there after the grace.
-// start and uid say which process is meant: another one may have its PID by now. Only root can.
+// EvictUnleased ends one process of any user that has no lease: it is asked, and killed when it is still there after
+// the grace. start and uid say which process is meant: another one may have its PID by now. Only root can.
 func EvictUnleased(ctx context.Context, host *machine.Host, pid int, start uint64, uid uint32, grace time.Duration) (leftover.Eviction, error) {
 	if !host.IsHardware() || !host.Proc.IsRoot() {
 		return leftover.Eviction{}, fmt.Errorf("cannot end process %d: only root can, on its own machine", pid)
@@ -230,7 +230,6 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 
 	uid, root := os.Geteuid(), host.Proc.IsRoot()
 	var out []string
-
 	for _, r := range rows {
 		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
 			out = append(out, fmt.Sprintf("%d\t%s", r.PID, prose.Brief(r.Command)))
@@ -291,8 +290,8 @@ func openProcess(host *machine.Host, pid int, start uint64, owner uint32) (*os.F
 		return nil, err
 	}
 
-	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
-	// is that of another PID namespace, a signal would go to another process than the one that was read.
+	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where
+	// procfs is that of another PID namespace, a signal would go to another process than the one that was read.
 	reaches := sys.SendSignals(pid, func() bool { return true }, 0) == nil
 	again, err := host.Proc.Stat(pid)
 	now, known := host.Proc.Owner(pid)

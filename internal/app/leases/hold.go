@@ -39,8 +39,8 @@ type HeldLease struct {
 
 const reserveSchema = "gpuard.reserve/1"
 
-// HoldProcess leases for the life of pid and returns immediately: a holder in the background frees the lease when the process
-// ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
+// HoldProcess leases for the life of pid and returns immediately: a holder in the background frees the lease when the
+// process ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
 // environment of its start. A process that has a lease keeps it. Only the caller's own processes (root: any) can get
 // one. Where a rule limits the time, the lease ends with it.
 func HoldProcess(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*HeldLease, error) {
@@ -70,8 +70,8 @@ func UndoHold(ctx context.Context, host *machine.Host, h *HeldLease) error {
 	return err
 }
 
-// HoldShell is Hold for the shell that the caller's command substitution belongs to. The shell is about to get the
-// variables, and its other jobs have nothing to do with the choice.
+// HoldShell is HoldProcess for the shell that the caller's command substitution belongs to. The shell is about to get
+// the variables, and its other jobs have nothing to do with the choice.
 func HoldShell(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease, error) {
 	shell := host.Proc.Shell(os.Getppid())
 	h, _, err := holdFor(ctx, host, spec, shell, false)
@@ -179,7 +179,8 @@ func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *HeldL
 	return launch.StartHolderFor(pidfd, fd, words...)
 }
 
-// openOwn gives a descriptor of a living process that the caller may lease for, and when it started, in ticks since boot.
+// openOwn gives a descriptor of a living process that the caller may lease for, and when it started, in ticks since
+// boot.
 func openOwn(host *machine.Host, pid int) (start uint64, pidfd *os.File, err error) {
 	if why := host.Proc.MissingReason(pid); why != "" {
 		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, why)
@@ -209,7 +210,8 @@ func emptyHolding(host *machine.Host, spec job.Spec, pid int, plan job.Plan) *He
 	return &HeldLease{Schema: reserveSchema, PID: pid, Plan: plan, Variables: vars}
 }
 
-// isContainerShell: the shell in which gpuard was typed is the first process of a container, which ends when it is left.
+// isContainerShell: the shell in which gpuard was typed is the first process of a container, which ends when it is
+// left.
 func isContainerShell(host *machine.Host) bool {
 	initial, err := host.Proc.InitialPIDNamespace()
 	return err == nil && !initial && host.Proc.Shell(os.Getppid()) == 1
@@ -224,7 +226,6 @@ func visibilityNotes(host *machine.Host, pid int, m gpu.Machine, plan job.Plan) 
 
 	hidden, _ := visible.HiddenDevices(env, m)
 	var notes []string
-
 	for _, d := range plan.Devices {
 		if why, ok := hidden[d.UUID]; ok {
 			notes = append(notes, fmt.Sprintf("process %d does not see GPU %d: %s (its environment when it started)", pid, d.Index, why))

@@ -97,7 +97,8 @@ func selectDevices(s *status.Report, m gpu.Machine, names []string) error {
 	return nil
 }
 
-// ownCommands returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID namespace.
+// ownCommands returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID
+// namespace.
 func ownCommands(host *machine.Host, held []job.Lease) (lines map[string]string, apart map[string]bool) {
 	lines, apart = map[string]string{}, map[string]bool{}
 	here := host.Proc.PIDNamespace()
@@ -185,7 +186,8 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 	return l, err
 }
 
-// openLease opens the folder of a lease, which the caller closes, and reads the lease; nil where there is no such lease.
+// openLease opens the folder of a lease, which the caller closes, and reads the lease; nil where there is no such
+// lease.
 func openLease(ctx context.Context, host *machine.Host, id string) (folder *store.Folder, l job.Lease, err error) {
 	var m gpu.Machine
 	if !host.IsHardware() {

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// addQueue adds the waiting requests to a report, each queue (of a lease, of an allocation, of the machine) in its order,
-// and returns problems with tickets.
+// addQueue adds the waiting requests to a report, each queue (of a lease, of an allocation, of the machine) in its
+// order, and returns problems with tickets.
 func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {

@@ -176,8 +176,9 @@ func checkTrusted(path string, text files.Text, machine bool, uid uint32, names 
 	return nil
 }
 
-// maybeRoots reports whether a file may be root's where that cannot be told, as behind a wall: in a user namespace without root's uid all
-// owners without a mapping are shown as one (user_namespaces(7)). It must be none that the caller could have put there.
+// maybeRoots reports whether a file may be root's where that cannot be told, as behind a wall: in a user namespace
+// without root's uid all owners without a mapping are shown as one (user_namespaces(7)). It must be none that the
+// caller could have put there.
 func (h *Host) maybeRoots(path string, text files.Text) bool {
 	ids := h.Proc.IDs()
 	if !ids.Hides(0) || !slices.Contains(ids.OverflowIDs(), text.UID) {

@@ -39,8 +39,8 @@ func (h *Host) Container() string {
 	return ""
 }
 
-// containerManagers are the values of the variable container that mean a container (systemd/systemd src/basic/virt.c). "wsl" is
-// not among them: WSL is a machine of its own. Other values are variables of users.
+// containerManagers are the values of the variable container that mean a container (systemd/systemd src/basic/virt.c).
+// "wsl" is not among them: WSL is a machine of its own. Other values are variables of users.
 func containerManagers() []string {
 	return []string{"systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "proot", "pouch", "oci", "flatpak"}
 }
@@ -55,10 +55,10 @@ func (h *Host) isWSL() bool {
 		h.Container() == ""
 }
 
-// HasOwnPIDNamespace reports whether drivers number processes otherwise than this procfs: in a PID namespace other than the
-// machine's. Kernel modules of NVIDIA's that translate (os_find_ns_pid in open-gpu-kernel-modules
-// kernel-open/nvidia/os-interface.c) cannot be told from older ones, so that only what a process has open says who it is.
-// WSL has such a namespace, and is a machine of its own all the same.
+// HasOwnPIDNamespace reports whether drivers number processes otherwise than this procfs: in a PID namespace other than
+// the machine's. Kernel modules of NVIDIA's that translate (os_find_ns_pid in open-gpu-kernel-modules
+// kernel-open/nvidia/os-interface.c) cannot be told from older ones, so that only what a process has open says who it
+// is. WSL has such a namespace, and is a machine of its own all the same.
 func (h *Host) HasOwnPIDNamespace() bool {
 	initial, err := h.Proc.InitialPIDNamespace()
 	return err == nil && !initial && !h.isWSL()

@@ -108,9 +108,9 @@ func (h *Host) OpenDurable(name string) (string, error) {
 	return path, dir.Close()
 }
 
-// A machine may change its name while it runs (DHCP, hostnamectl), and have two at once (unshare --uts). So a link beside
-// the folders, which is named by the boot, says which of them is in use until the next one: the same boot is the same
-// machine for sure, which neither its name nor its id says of a copy of an image.
+// A machine may change its name while it runs (DHCP, hostnamectl), and have two at once (unshare --uts). So a link
+// beside the folders, which is named by the boot, says which of them is in use until the next one: the same boot is the
+// same machine for sure, which neither its name nor its id says of a copy of an image.
 //
 //	hosts/.boot-5ac2701be6d4-8d20c1f59a3e -> gpu07-3f2a9c1b7d21
 const bootPrefix = ".boot-"
@@ -155,8 +155,8 @@ func (h *Host) noteBoot(all string) {
 	}
 }
 
-// FoldersOfSameID lists which folders among all were used by a machine with this one's id: by this one under another name, or by a
-// copy of its image.
+// FoldersOfSameID lists which folders among all were used by a machine with this one's id: by this one under another
+// name, or by a copy of its image.
 func (h *Host) FoldersOfSameID(all string) (folders []string) {
 	machine, _, known := strings.Cut(h.BootMark(), "-")
 	entries, _ := os.ReadDir(all)
@@ -196,8 +196,8 @@ func (h *Host) ownNamespace() string {
 	return fmt.Sprint(h.Proc.PIDNamespace())
 }
 
-// HostFolder is the name that the folder of this host has by the name of the machine, which tells copies of one image apart
-// that have the same machine id. The id tells machines of the same name apart.
+// HostFolder is the name that the folder of this host has by the name of the machine, which tells copies of one image
+// apart that have the same machine id. The id tells machines of the same name apart.
 func (h *Host) HostFolder() string {
 	id, _ := sys.ReadSome(h.SystemPath("/etc/machine-id"), 64)
 	boot, _ := h.Proc.BootID()

@@ -64,7 +64,6 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 			}
 
 			_ = ledger.AppendLine(path, line, endedSize)
-
 		}
 	}
 }
@@ -95,7 +94,8 @@ func (h *Host) MeasuredUse(folder *store.Folder, lease string, since time.Time) 
 	return used
 }
 
-// endedPath is the file for the leases of a state folder; "" nowhere. Those of invented machines have files of their own.
+// endedPath is the file for the leases of a state folder; "" nowhere. Those of invented machines have files of their
+// own.
 func (h *Host) endedPath(leases string) string {
 	folder := h.endedFolder()
 	if folder == "" {
@@ -125,9 +125,9 @@ func (h *Host) endedFolder() string {
 	return path
 }
 
-// isShortLived reports whether this host is a container that has no folder yet. One should not be made: each container has a PID
-// namespace of its own, and its folder would stay in the home when it has ended. Where something else is kept, a queue or
-// a project, there is one anyway.
+// isShortLived reports whether this host is a container that has no folder yet. One should not be made: each container
+// has a PID namespace of its own, and its folder would stay in the home when it has ended. Where something else is
+// kept, a queue or a project, there is one anyway.
 func (h *Host) isShortLived(folder string) bool {
 	if h.ownNamespace() == "" {
 		return false
@@ -189,8 +189,8 @@ func (h *Host) EndedNote() string {
 	return ""
 }
 
-// EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as far
-// as their lines lie where root finds them.
+// EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as
+// far as their lines lie where root finds them.
 func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 	var m gpu.Machine
 	if !h.IsHardware() {

@@ -103,7 +103,6 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.DrainMark, 
 
 	all := map[gpu.UUID]devicestate.DrainMark{}
 	var seen []gpu.Event
-
 	for i, folder := range append([]string{path}, others...) {
 		owner, ok := ownerOf(folder)
 		if !ok || i > 0 && folder == path {
@@ -154,8 +153,8 @@ func (h *Host) WatchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, b
 	return w.out
 }
 
-// heardErrors has the errors that this process has received itself. They count even if they cannot be recorded, because the
-// disk is full or another user owns the file.
+// heardErrors has the errors that this process has received itself. They count even if they cannot be recorded, because
+// the disk is full or another user owns the file.
 type heardErrors struct {
 	turn   sync.Mutex
 	events []gpu.Event

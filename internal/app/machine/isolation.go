@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/host/isolation"
 )
 
-// SettleIsolation settles, before anything is claimed, what keeps the job from other devices: Spec.Isolate is the level in force
-// then. What is not possible is a refusal.
+// SettleIsolation settles, before anything is claimed, what keeps the job from other devices: Spec.Isolate is the level
+// in force then. What is not possible is a refusal.
 func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 	if !isolate.WantsIsolation(spec.Isolate, spec.Isolated) {
 		spec.Isolate = job.NoIsolation
@@ -44,8 +44,8 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 	return spec, nil
 }
 
-// IsolationRule is the rule for the caller that requires most isolation; nil for none, as on an invented machine, which has nothing to
-// keep a job from.
+// IsolationRule is the rule for the caller that requires most isolation; nil for none, as on an invented machine, which
+// has nothing to keep a job from.
 func (h *Host) IsolationRule() (*policy.Rule, error) {
 	if !h.IsHardware() {
 		return nil, nil //nolint:nilnil // none
@@ -76,8 +76,8 @@ func (h *Host) SettleCommand(spec job.Spec) (job.Spec, error) {
 	return spec, err
 }
 
-// IsolationMeans is what this machine can do about the devices of others. A control group is made to find out, so that is done only where it
-// is asked for, or nothing else is possible.
+// IsolationMeans is what this machine can do about the devices of others. A control group is made to find out, so that
+// is done only where it is asked for, or nothing else is possible.
 func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
 	if !h.IsHardware() {
 		const invented = "the machine is invented, and has no device files"

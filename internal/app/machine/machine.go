@@ -102,8 +102,8 @@ func (m *Messages) Localize(sentence string) string {
 	return m.Translate(sentence)
 }
 
-// SurviveDriver is called before a process starts a command that it must not leave alone: a crash of the driver's library is
-// from now on that of a child.
+// SurviveDriver is called before a process starts a command that it must not leave alone: a crash of the driver's
+// library is from now on that of a child.
 func (h *Host) SurviveDriver() {
 	if h.Separate != nil {
 		h.Separate()
@@ -277,7 +277,8 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	}
 
 	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.isVacantOwn(path) {
-		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant any more.
+		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant
+		// any more.
 		f, err = store.Open(path, others, deadline)
 		if err != nil {
 			return nil, h.FolderError(path, err)

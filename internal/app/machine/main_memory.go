@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// withMainMemory gives the device that has no memory of its own that of the machine. Some drivers give no size for such a device, and
-// others that of the machine, with what everything on it uses.
+// withMainMemory gives the device that has no memory of its own that of the machine. Some drivers give no size for such
+// a device, and others that of the machine, with what everything on it uses.
 func withMainMemory(read Reader, processes proc.FS) Reader {
 	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		m, err := read(ctx, query)

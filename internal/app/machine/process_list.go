@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// UnlistedReason says why the driver's list of processes is no witness for these devices, "" when it is. In WSL, too, that list may
-// be empty although memory is in use.
+// UnlistedReason says why the driver's list of processes is no witness for these devices, "" when it is. In WSL, too,
+// that list may be empty although memory is in use.
 func (h *Host) UnlistedReason(m gpu.Machine, ids []gpu.UUID) string {
 	initial, err := h.Proc.InitialPIDNamespace()
 	inside := err == nil && !initial

@@ -125,7 +125,8 @@ func (h *Host) FolderError(path string, err error) error {
 	return fmt.Errorf("%w; all leases of these GPUs must be in one folder, so no other one will do: ask %s to mend it", err, h.accessOwner(path))
 }
 
-// accessOwner names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.
+// accessOwner names the user who can change the access to path: the owner of it, or of the nearest existing folder
+// above it.
 func (h *Host) accessOwner(path string) string {
 	for ; ; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)

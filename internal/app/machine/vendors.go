@@ -10,7 +10,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// JoinVendors reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
+// JoinVendors reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each
+// numbered from
 // 0. That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices
 // that work; any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing
 // being there. noGPU reports that there is no card of either vendor: to install or to load a driver would not help.

@@ -32,19 +32,19 @@ func IsMeasuring(commandLine, folder string, l *job.Lease) bool {
 	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneLease))
 }
 
-// How long the process that measures all may take to see a new lease: a driver may be slow. A share must not wait long; the use of
-// other leases is only noted, and each process more is one more that asks that driver.
+// How long the process that measures all may take to see a new lease: a driver may be slow. A share must not wait long;
+// the use of other leases is only noted, and each process more is one more that asks that driver.
 const (
 	shareTakeTimeout = 2 * UnmeasuredGrace
 	otherTakeTimeout = 10 * UnmeasuredGrace
 )
 
-// GuardLease sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
-// a moment. process is a pidfd of the lease's command. While another process measures all leases of this kind Guard sleeps;
-// when that ends, one of the guards starts the next one. The measuring process is a child of the holder, which therefore sees
-// its death immediately and starts another one; of a share it tells that on the command's standard error, and if it fails
-// repeatedly, the lease records that it is not measured. The death of the holder changes nothing: the measuring process lives
-// on.
+// GuardLease sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it
+// is older than a moment. process is a pidfd of the lease's command. While another process measures all leases of this
+// kind GuardLease sleeps; when that ends, one of the guards starts the next one. The measuring process is a child of
+// the holder, which therefore sees its death immediately and starts another one; of a share it tells that on the
+// command's standard error, and if it fails repeatedly, the lease records that it is not measured. The death of the
+// holder changes nothing: the measuring process lives on.
 func GuardLease(host *machine.Host, process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
 	if !isMeasurable(&l) {
 		return
@@ -123,8 +123,8 @@ func sleepUnless(done <-chan struct{}, long time.Duration) bool {
 	}
 }
 
-// startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the lease is
-// over.
+// startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the
+// lease is over.
 func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) error {
 	file, err := folder.MeasureFile(true)
 	if err != nil {
@@ -149,8 +149,8 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 	return cmd.Wait()
 }
 
-// awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing, because
-// the lease is over.
+// awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing,
+// because the lease is over.
 func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
 	if l.Quota == job.MPS {
 		// The process ends the daemon with the lease.

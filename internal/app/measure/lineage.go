@@ -56,8 +56,8 @@ func (k lineageTable) leaseOf(pid int) string {
 	return ""
 }
 
-// rootLease is the lease that was made for process p itself. A program that takes its place may have made another one; then
-// the environment of the process in question says which is meant.
+// rootLease is the lease that was made for process p itself. A program that takes its place may have made another one;
+// then the environment of the process in question says which is meant.
 func (k lineageTable) rootLease(pid, p int, start uint64) string {
 	mine := slices.DeleteFunc(slices.Clone(k.roots[p]), func(l job.Lease) bool { return l.Start != start })
 	switch len(mine) {

@@ -1,7 +1,7 @@
-// Package measure keeps jobs to their share of a device's memory, and notes what each lease uses, for the history. One process
-// measures all shares of a user: it reads the driver once for all of them, warns, and ends what uses more. Another one measures
-// all other leases, now and then, so that nothing about those can delay that. Each lease has a guard in its holder, which sees
-// to it that there is such a process (guard.go).
+// Package measure keeps jobs to their share of a device's memory, and notes what each lease uses, for the history. One
+// process measures all shares of a user: it reads the driver once for all of them, warns, and ends what uses more.
+// Another one measures all other leases, now and then, so that nothing about those can delay that. Each lease has a
+// guard in its holder, which sees to it that there is such a process (guard.go).
 package measure
 
 import (
@@ -32,8 +32,8 @@ const (
 	measuredGrace = 3 * time.Second
 )
 
-// mostBlind is how often in a row a share may be unreadable before it is left to a process of its own. That is started as
-// its job was, so it may see what this one does not: devices that a scheduler has hidden here.
+// mostBlind is how often in a row a share may be unreadable before it is left to a process of its own. That is started
+// as its job was, so it may see what this one does not: devices that a scheduler has hidden here.
 const mostBlind = 3
 
 // measurer is the life of such a process.
@@ -69,9 +69,9 @@ func noteKey(l *job.Lease) string {
 	return fmt.Sprint(l.Namespace, " ", l.ID, " ", l.PID, " ", l.Start)
 }
 
-// RunMeasurer measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
-// until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
-// what is measured: allShares, allOthers or oneLease.
+// RunMeasurer measures repeatedly how much memory the processes of leases use on their devices, and does what
+// core/quota decides, until the lease is over for which it was started. args are a descriptor of the locks, the state
+// folder, that lease, and what is measured: allShares, allOthers or oneLease.
 func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot measure by hand: gpuard starts what measures itself")
@@ -124,8 +124,8 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 // removalTimeout is how long a holder may take to remove the lease of a command that has ended.
 const removalTimeout = 3 * time.Second
 
-// awaitRemoval waits until the lease is removed for which this process was started, and reports whether it is. A lease that goes on
-// needs its daemon; its holder starts another process that measures it.
+// awaitRemoval waits until the lease is removed for which this process was started, and reports whether it is. A lease
+// that goes on needs its daemon; its holder starts another process that measures it.
 func (m *measurer) awaitRemoval(ctx context.Context) bool {
 	for end := time.Now().Add(removalTimeout); ; time.Sleep(10 * time.Millisecond) {
 		over := isOver(m.folder, m.first)
@@ -244,7 +244,8 @@ func (m *measurer) addLease(l job.Lease) {
 	m.leases[l.ID] = w
 }
 
-// awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over before.
+// awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over
+// before.
 func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 	<-ended
 	_ = watched.Close()
@@ -276,7 +277,8 @@ func (m *measurer) lookInterval() time.Duration {
 	return m.every
 }
 
-// measureAll measures all leases once, and notes what they use when that is due. It returns the pause until it is to be done again.
+// measureAll measures all leases once, and notes what they use when that is due. It returns the pause until it is to be
+// done again.
 func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	began, spent := time.Now(), m.spentTime()
 	what := gpu.Processes
@@ -336,7 +338,8 @@ func (m *measurer) leaseBlindReason(r *machineReading, w *leaseMeter) (why strin
 	return why
 }
 
-// spentTime is the processor time of all that measures: also of the process that reads the devices, which costs the most.
+// spentTime is the processor time of all that measures: also of the process that reads the devices, which costs the
+// most.
 func (m *measurer) spentTime() time.Duration {
 	if m.host.Spent == nil {
 		return quotawatch.CPUTime()
@@ -344,11 +347,12 @@ func (m *measurer) spentTime() time.Duration {
 	return quotawatch.CPUTime() + m.host.Spent()
 }
 
-// notesKept is how long the use of a lease stays in the notes after its end. Its line of the history is written in that time.
+// notesKept is how long the use of a lease stays in the notes after its end. Its line of the history is written in that
+// time.
 const notesKept = 10 * time.Minute
 
-// leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used. It reports
-// whether it could.
+// leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used. It
+// reports whether it could.
 func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
 	areMembersNoted := true
 	if m.what == allShares {

@@ -37,8 +37,8 @@ func (r *mpsState) quotaLevel() job.Quota {
 	return job.MPS
 }
 
-// verifyMPS checks that processes are clients of MPS. A process that is none after a while runs without its limit. It asks
-// each daemon once: one that hangs would cost as many seconds for each process and delay the next measurement.
+// verifyMPS checks that processes are clients of MPS. A process that is none after a while runs without its limit. It
+// asks each daemon once: one that hangs would cost as many seconds for each process and delay the next measurement.
 func (w *leaseMeter) verifyMPS(ctx context.Context, uses []quota.Use) {
 	if w.through.seen == nil {
 		w.through.seen = map[int]mpsSight{}
@@ -105,15 +105,15 @@ func (w *leaseMeter) mpsObstacle(ctx context.Context, pid int, asked map[string]
 	return ""
 }
 
-// mostFailures is how often gpuard asks a daemon to end before it takes silence for an answer. One that is slow is asked again, because
-// nobody else would end it.
+// mostFailures is how often gpuard asks a daemon to end before it takes silence for an answer. One that is slow is
+// asked again, because nobody else would end it.
 const mostFailures = 3
 
 // departureTimeout is how long the clients of a lease that is over may still be on their daemon's list.
 const departureTimeout = 3 * time.Second
 
-// quitMPSDaemon stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
-// where no client was ever seen: the job may have been short, or may never have used its GPU.
+// quitMPSDaemon stops the daemon that gpuard has started when no lease of this user and no client needs it. It also
+// checks where no client was ever seen: the job may have been short, or may never have used its GPU.
 func (m *measurer) quitMPSDaemon(ctx context.Context) {
 	c, err := mps.ControlAt(filepath.Join(os.TempDir(), mps.FolderName(os.Geteuid())), os.Geteuid())
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/host/quotawatch"
 )
 
-// firstGlance is how old a job is when it is first judged where it works. The second look, at 2.5 times that, is in its first minute
-// too, and by then a job is on its devices, or still loads its data.
+// firstGlance is how old a job is when it is first judged where it works. The second look, at 2.5 times that, is in its
+// first minute too, and by then a job is on its devices, or still loads its data.
 const firstGlance = 20 * time.Second
 
 // mostInspected is how many processes of a job are looked into for why it is on no device.
@@ -47,8 +47,8 @@ type processPlace struct {
 	gpu   gpu.UUID
 }
 
-// judgeWhereabouts judges where the job of a lease works, by the reading that was made for its use anyway, and says it where that is worth a
-// line: on the command's standard error once for each device, and in the lease.
+// judgeWhereabouts judges where the job of a lease works, by the reading that was made for its use anyway, and says it
+// where that is worth a line: on the command's standard error once for each device, and in the lease.
 func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil || !w.host.Proc.IsAlive(w.lease.PID, w.lease.Start) {
 		// A process that gpuard did not start has chosen before; MPS lists its server.
@@ -138,8 +138,8 @@ func (w *leaseMeter) tellSeen(found proof.Finding, outside []proof.Sighting) {
 	_ = w.folder.NoteSeen(w.lease.ID, string(found.Verdict), found.Text)
 }
 
-// sightings are the job's processes on devices, in its lease and outside of it, and which processes they are. What draws is on the
-// device of the screen, and what has a lease of its own is there by that.
+// sightings are the job's processes on devices, in its lease and outside of it, and which processes they are. What
+// draws is on the device of the screen, and what has a lease of its own is there by that.
 func (w *leaseMeter) sightings(r *machineReading) (all []proof.Sighting, places []processPlace) {
 	for _, p := range r.machine.Processes {
 		of, alive := r.leases[p.PID]
@@ -163,8 +163,8 @@ func (w *leaseMeter) sightings(r *machineReading) (all []proof.Sighting, places 
 	return all, places
 }
 
-// hasOtherLease reports whether a process is on a device by a lease that is not known to belong to the job's: of another user, as
-// under sudo, or of another PID namespace.
+// hasOtherLease reports whether a process is on a device by a lease that is not known to belong to the job's: of
+// another user, as under sudo, or of another PID namespace.
 func (w *leaseMeter) hasOtherLease(r *machineReading, p gpu.Process) bool {
 	said := r.kin.leaseInEnv(p.PID)
 	for _, l := range w.held {
@@ -216,8 +216,8 @@ func (w *leaseMeter) deviceHolders() map[gpu.UUID]string {
 	return all
 }
 
-// inspectProcesses adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, and whether any of
-// them is shown a device.
+// inspectProcesses adds what the kernel says of a job's processes: their processor time, the libraries they have
+// loaded, and whether any of them is shown a device.
 func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 	pids := w.livingMembers()
 	slices.Sort(pids)
@@ -228,7 +228,6 @@ func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 			continue
 		}
 		g.CPUTime += s.CPU
-
 	}
 
 	isShown := len(pids) > mostInspected
@@ -252,7 +251,7 @@ func (w *leaseMeter) hidesAll(pid int, m gpu.Machine) string {
 		return ""
 	}
 
-	x, _, masks := explain.EnvironmentOf(w.host, visible.Env(env), pid, m)
+	x, _, masks := explain.VisibleTo(w.host, visible.Env(env), pid, m)
 	if len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}
@@ -260,8 +259,8 @@ func (w *leaseMeter) hidesAll(pid int, m gpu.Machine) string {
 	return strings.Join(masks, " ")
 }
 
-// endOutside ends the processes that two readings in a row saw on a device outside their lease, where a rule of the machine says so:
-// first they are told to end, and from the next reading on they are.
+// endOutside ends the processes that two readings in a row saw on a device outside their lease, where a rule of the
+// machine says so: first they are told to end, and from the next reading on they are.
 func (w *leaseMeter) endOutside(r *machineReading, places []processPlace) {
 	w.host.ForgetConfig()
 	limits, err := w.host.Limits()

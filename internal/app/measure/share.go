@@ -56,7 +56,6 @@ func (w *leaseMeter) livingMembers() (pids []int) {
 func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over bool) {
 	level := w.level
 	var seen []quota.Use
-
 	for _, id := range w.lease.Devices {
 		s := quota.Sample{At: w.timeSinceStart(), Blind: w.deviceBlindReason(r, id)}
 		if s.Blind == "" {
@@ -129,7 +128,8 @@ type measuredDevice struct {
 	device  gpu.UUID
 }
 
-// obeyOrder carries out the order. A process that cannot read the warning is ended all the same: the share was agreed on.
+// obeyOrder carries out the order. A process that cannot read the warning is ended all the same: the share was agreed
+// on.
 func (w *leaseMeter) obeyOrder(n measuredDevice, o quota.Order, uses []quota.Use) {
 	if o.Blind != "" {
 		w.warnOwner(o.BlindText(n.Names, w.limits), nil)
@@ -189,7 +189,6 @@ func (w *leaseMeter) warnOwner(text string, about []quota.Use) {
 		}
 
 		return
-
 	}
 }
 

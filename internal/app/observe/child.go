@@ -23,8 +23,8 @@ const (
 	mostStuck = 3
 )
 
-// runReader starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
-// Until the first one it is given up after patience.
+// runReader starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it
+// is over. Until the first one it is given up after patience.
 func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readings int, why string) {
 	if !o.reserveReader(ctx) {
 		return 0, ctx.Err().Error()
@@ -100,14 +100,13 @@ func readMessages(ctx context.Context, pipe io.Reader, messages chan<- childMess
 	}
 }
 
-// followReader takes messages in until there are no more, or none comes, or the driver holds the child for long. patience is how long
-// the first one may take.
+// followReader takes messages in until there are no more, or none comes, or the driver holds the child for long.
+// patience is how long the first one may take.
 func (o *Observer) followReader(ctx context.Context, messages <-chan childMessage, patience time.Duration) (readings int, why string) {
 	usual := o.readerPatience()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	var stuck time.Time
-
 	for {
 		select {
 		case m, more := <-messages:

@@ -66,7 +66,6 @@ func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 	}
 
 	var text []byte
-
 	for _, one := range ended {
 		line, err := json.Marshal(one)
 		if err != nil {
@@ -151,8 +150,8 @@ func ServeFolder(host *machine.Host) string {
 	return host.HomePath("serve")
 }
 
-// EndedLeases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and
-// what a gpuard serve has watched, root's and that of this user.
+// EndedLeases are those of this machine that have ended: of this user (of root: of all users) by the lines that they
+// left, and what a gpuard serve has watched, root's and that of this user.
 func EndedLeases(ctx context.Context, host *machine.Host) ([]trend.EndedLease, error) {
 	written, err := host.EndedLeases(ctx)
 	if err != nil || !host.IsHardware() {
@@ -163,8 +162,8 @@ func EndedLeases(ctx context.Context, host *machine.Host) ([]trend.EndedLease, e
 	return trend.MergeEnded(written, seen), err
 }
 
-// readServeLeases reads what root's gpuard serve has seen, and that of this user. Of a lease that both saw, the one that looked
-// longer counts.
+// readServeLeases reads what root's gpuard serve has seen, and that of this user. Of a lease that both saw, the one
+// that looked longer counts.
 func readServeLeases(host *machine.Host) (list []trend.EndedLease, err error) {
 	at := map[string]int{}
 	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), ServeFolder(host)}) {
@@ -206,7 +205,8 @@ func readEnded(folder string) (list []trend.EndedLease, err error) {
 	return list, err
 }
 
-// readKept calls f with each line of a file that a gpuard serve of root or of this user keeps. It takes no lock: that serve may run.
+// readKept calls f with each line of a file that a gpuard serve of root or of this user keeps. It takes no lock: that
+// serve may run.
 func readKept(path string, f func(line []byte)) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -229,8 +229,8 @@ func readKept(path string, f func(line []byte)) error {
 	return nil
 }
 
-// PastMinutes are the minutes that a gpuard serve has kept of the last day, oldest first: that of this user, else the machine's where its file
-// can be read.
+// PastMinutes are the minutes that a gpuard serve has kept of the last day, oldest first: that of this user, else the
+// machine's where its file can be read.
 func PastMinutes(host *machine.Host) (minutes []trend.Minute) {
 	for _, folder := range []string{ServeFolder(host), filepath.Join("/", host.Root, "var/lib/gpuard/serve")} {
 		if folder == "" || !host.IsHardware() {

@@ -51,8 +51,8 @@ func openJobs(folder string) (*jobMap, error) {
 	return j, nil
 }
 
-// removeOldFiles removes the files of a killed process: those with the name of a device and only lines of ours, and unfinished
-// ones.
+// removeOldFiles removes the files of a killed process: those with the name of a device and only lines of ours, and
+// unfinished ones.
 func (j *jobMap) removeOldFiles() error {
 	names, err := j.dir.Readdirnames(-1)
 	if err != nil {
@@ -119,7 +119,6 @@ func (j *jobMap) writeFiles(s *status.Report) error {
 	}
 
 	var all []error
-
 	for name := range j.written {
 		if _, still := wanted[name]; !still {
 			if err := j.dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {

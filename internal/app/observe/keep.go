@@ -41,7 +41,8 @@ func (o *Observer) startWriter() (end func()) {
 	}
 }
 
-// queueWrite reports whether the write was taken. If many wait, the file system hangs, and what happens meanwhile is lost.
+// queueWrite reports whether the write was taken. If many wait, the file system hangs, and what happens meanwhile is
+// lost.
 func (o *Observer) queueWrite(write func()) bool {
 	select {
 	case o.writes <- write:

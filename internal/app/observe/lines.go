@@ -13,7 +13,6 @@ const maxLineLength = 1 << 20
 func eachLine(from io.Reader, f func(line []byte)) error {
 	in := bufio.NewReader(from)
 	var line []byte
-
 	for skip := false; ; {
 		part, err := in.ReadSlice('\n')
 		if !skip {

@@ -137,8 +137,8 @@ func (o *Observer) Now() Snapshot {
 	return o.seen
 }
 
-// Listen returns a channel that is filled after each change, until leave is called. It holds one notice: a slow listener
-// misses moments and gets the last.
+// Listen returns a channel that is filled after each change, until leave is called. It holds one notice: a slow
+// listener misses moments and gets the last.
 func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	o.mu.Lock()
@@ -152,8 +152,8 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 	}
 }
 
-// Run observes until ctx ends. A child that was replaced before its first reading may only have been slow, as on a machine
-// that is busy with something else: the next one gets more time, else no reading would ever come.
+// Run observes until ctx ends. A child that was replaced before its first reading may only have been slow, as on a
+// machine that is busy with something else: the next one gets more time, else no reading would ever come.
 func (o *Observer) Run(ctx context.Context) {
 	defer o.startWriter()()
 	usual := o.readerPatience()
@@ -235,8 +235,8 @@ func (o *Observer) acceptReading(ctx context.Context, m childMessage) {
 	}
 }
 
-// watchRules are those of the machine's file for what is wrong. Only root acts for the machine; files that cannot be used
-// permit nothing.
+// watchRules are those of the machine's file for what is wrong. Only root acts for the machine; files that cannot be
+// used permit nothing.
 func (o *Observer) watchRules() policy.Watch {
 	files, err := o.Host.Config()
 	if err != nil {
@@ -253,8 +253,8 @@ func (o *Observer) watchRules() policy.Watch {
 	return w
 }
 
-// showReport makes a report what is seen now, and returns what could not be kept, and what the owner of the machine should
-// know.
+// showReport makes a report what is seen now, and returns what could not be kept, and what the owner of the machine
+// should know.
 func (o *Observer) showReport(s *status.Report, rules policy.Watch) (say []string, troubles []trend.Trouble) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -26,7 +26,8 @@ type childMessage struct {
 	Error       string           `json:"error,omitempty"`
 }
 
-// PrintReadings is the life of the child: it reads the devices at each interval and prints them, until the parent is gone.
+// PrintReadings is the life of the child: it reads the devices at each interval and prints them, until the parent is
+// gone.
 func PrintReadings(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 1 {
 		return errors.New("cannot observe by hand: gpuard serve starts what it needs itself")
@@ -113,10 +114,10 @@ func (e *driverErrors) addErrors(m *gpu.Machine) {
 	}
 }
 
-// paceReader reads all of the machine only now and then, and what changes from second to second each time. Power, lists of
-// processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
-// asked often slows the jobs down. What was not asked for keeps its last value. Each process gets its start: when the list
-// is looked at, another one may have its PID.
+// paceReader reads all of the machine only now and then, and what changes from second to second each time. Power, lists
+// of processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
+// asked often slows the jobs down. What was not asked for keeps its last value. Each process gets its start: when the
+// list is looked at, another one may have its PID.
 func paceReader(read machine.Reader, processes proc.FS, now, patience time.Duration) machine.Reader {
 	var last gpu.Machine
 	var at time.Time

@@ -51,7 +51,8 @@ type View struct {
 	Version string
 }
 
-// LogReader reads the last lines that a job of the queue, by number, or the command of a lease of the caller has written.
+// LogReader reads the last lines that a job of the queue, by number, or the command of a lease of the caller has
+// written.
 type LogReader func(ctx context.Context, name string, last int) (title string, lines []string, err error)
 
 // ServeOptions is what gpuard serve was asked for.

@@ -27,8 +27,9 @@ type Worker struct {
 	Memory gpu.Bytes
 }
 
-// Workers are the processes of each lease of a report, parents before their children. A process below that of a lease inside another one
-// counts there only. A lease of another PID namespace has none, and on an invented machine no lease has any.
+// Workers are the processes of each lease of a report, parents before their children. A process below that of a lease
+// inside another one counts there only. A lease of another PID namespace has none, and on an invented machine no lease
+// has any.
 func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 	out := map[string][]Worker{}
 	if !host.IsHardware() {

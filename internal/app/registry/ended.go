@@ -23,10 +23,10 @@ func IsCommandGone(host *machine.Host, l job.Lease) bool {
 	return !l.Ended && !l.Unreadable && !IsCommandAlive(host, l)
 }
 
-// FindUnattended finds the processes that keep a lease whose command is gone, if its holder cannot record them: the holder
-// was killed or is stopped, or a supervising gpuard was killed before it recorded the PID of the command. A process
-// with the command's name counts as the command, because it could be. A stopped holder counts only if late: it may be
-// continued soon.
+// FindUnattended finds the processes that keep a lease whose command is gone, if its holder cannot record them: the
+// holder was killed or is stopped, or a supervising gpuard was killed before it recorded the PID of the command. A
+// process with the command's name counts as the command, because it could be. A stopped holder counts only if late: it
+// may be continued soon.
 func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
 	if l.Namespace != host.Proc.PIDNamespace() {
 		return withoutProof(l)
@@ -73,9 +73,9 @@ func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late 
 	return l
 }
 
-// withoutEnding leaves out processes on their way out, such as a holder that has done its work, which has no command line any more
-// by which it is one. If it is late, such a process may hang there, in a driver that does not let go: one that is still there after
-// mostExit stays in the list.
+// withoutEnding leaves out processes on their way out, such as a holder that has done its work, which has no command
+// line any more by which it is one. If it is late, such a process may hang there, in a driver that does not let go: one
+// that is still there after mostExit stays in the list.
 func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.Blocker {
 	isEnding := func(b job.Blocker) bool { return host.Proc.IsEnding(b.PID, b.Start) }
 	if !late {
@@ -92,8 +92,8 @@ func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.B
 // mostExit is how long the kernel may take to end a process that holds no device.
 const mostExit = time.Second
 
-// withoutProof forgets which processes that keep a lease are stopped, and when they began: in another PID namespace their
-// numbers are those of other processes here, and no advice may name them.
+// withoutProof forgets which processes that keep a lease are stopped, and when they began: in another PID namespace
+// their numbers are those of other processes here, and no advice may name them.
 func withoutProof(l job.Lease) job.Lease {
 	l.HeldBy = slices.Clone(l.HeldBy)
 	for i := range l.HeldBy {

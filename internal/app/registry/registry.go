@@ -47,7 +47,6 @@ func LiveLeases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error
 	}
 
 	var notes []string
-
 	for _, p := range problems {
 		notes = append(notes, fmt.Sprintf("%s of %s %s", prose.Clean(p.Path), host.Names(p.UID), p.Text))
 	}
@@ -146,9 +145,10 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 // maxGenerations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
 const maxGenerations = 1000
 
-// LeaseTrees lists, by the ID of each shared lease, the processes of m that count against it: the descendants of its command, and
-// of those that hold it after the command's end, and the server of MPS. It walks /proc, so call it before the folder is locked. A lease that
-// appears later has no tree, and what it uses already counts as foreign until the next claim.
+// LeaseTrees lists, by the ID of each shared lease, the processes of m that count against it: the descendants of its
+// command, and of those that hold it after the command's end, and the server of MPS. It walks /proc, so call it before
+// the folder is locked. A lease that appears later has no tree, and what it uses already counts as foreign until the
+// next claim.
 func LeaseTrees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string][]int {
 	roots := map[string][]int{}
 	for _, l := range held {

@@ -25,8 +25,8 @@ func LeftoverInput(host *machine.Host, m gpu.Machine, held []job.Lease) leftover
 
 // LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names
 // the lease in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last
-// may hide a leftover of that user; accusing a running job would be worse. Of several trees the smallest counts: a lease
-// may be taken inside another one.
+// may hide a leftover of that user; accusing a running job would be worse. Of several trees the smallest counts: a
+// lease may be taken inside another one.
 func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
 	out, roots := map[int]string{}, map[string][]int{}
 	for _, l := range held {
@@ -75,8 +75,8 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 	return out
 }
 
-// leaseServed is a lease whose programs compute through the server of MPS that p is, "" where it is none. Its daemon was started for the
-// user, not for one of the leases.
+// leaseServed is a lease whose programs compute through the server of MPS that p is, "" where it is none. Its daemon
+// was started for the user, not for one of the leases.
 func leaseServed(host *machine.Host, m gpu.Machine, held []job.Lease, p gpu.Process) string {
 	if !p.ServesMPS() || p.UID == nil {
 		return ""
@@ -91,8 +91,8 @@ func leaseServed(host *machine.Host, m gpu.Machine, held []job.Lease, p gpu.Proc
 	return held[i].ID
 }
 
-// ProcessesInside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of the others,
-// which are around it. It reads /proc only if a process of the lease's user is on one of its devices.
+// ProcessesInside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of
+// the others, which are around it. It reads /proc only if a process of the lease's user is on one of its devices.
 func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around []string) (pids []int) {
 	parent := map[string]string{}
 	for _, l := range held {
@@ -124,8 +124,8 @@ func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around
 	return pids
 }
 
-// isOwnCommand reports whether the process of a lease is its command: a user may write any PID into a lease of one's own. A
-// command may have become root's (sudo), and root leases for others.
+// isOwnCommand reports whether the process of a lease is its command: a user may write any PID into a lease of one's
+// own. A command may have become root's (sudo), and root leases for others.
 func isOwnCommand(host *machine.Host, l job.Lease) bool {
 	uid, known := host.Proc.Owner(l.PID)
 	return (!known || uid == l.UID || uid == 0 || l.UID == 0) && host.Proc.IsAlive(l.PID, l.Start)

@@ -17,13 +17,14 @@ import (
 	"gpuard/internal/host/kube"
 )
 
-// kubernetesForms are the names under which a user asks for Kubernetes, and what a job then asks for GPUs; "" whatever the cluster
-// has.
+// kubernetesForms are the names under which a user asks for Kubernetes, and what a job then asks for GPUs; "" whatever
+// the cluster has.
 func kubernetesForms() map[string]handoff.Target {
 	return map[string]handoff.Target{"kubernetes": "", "kubernetes-plugin": handoff.Kubernetes, "kubernetes-dra": handoff.KubernetesDRA}
 }
 
-// kubernetesCluster is a cluster of Kubernetes. A job there is known by the name of its Job, and its place is CONTEXT/NAMESPACE.
+// kubernetesCluster is a cluster of Kubernetes. A job there is known by the name of its Job, and its place is
+// CONTEXT/NAMESPACE.
 type kubernetesCluster struct {
 	host *machine.Host
 	form handoff.Target
@@ -119,7 +120,6 @@ func (s *kubernetesCluster) testJob(ctx context.Context, path string) (string, e
 	}
 
 	err = submitError(k.DryRun(ctx, text))
-
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +161,6 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 	made, err := k.Create(ctx, text)
 	var own kube.CreatedObject
 	var names []string
-
 	for _, m := range made {
 		names, k.Namespace = append(names, m.Kind+"/"+m.Meta.Name), m.Meta.Namespace
 		if m.Kind == "job.batch" {
@@ -216,7 +215,6 @@ func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []batchlog.Away
 		}
 
 		var all []string
-
 		for _, j := range found {
 			if !slices.Contains(names, j.Meta.Name) {
 				continue
@@ -257,8 +255,8 @@ func (s *kubernetesCluster) holdJob(ctx context.Context, job batchlog.Away, on b
 	return k.SetSuspended(ctx, baseID(job.ID), on)
 }
 
-// copyLogs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
-// ended.
+// copyLogs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until
+// that has ended.
 func (s *kubernetesCluster) copyLogs(ctx context.Context, job batchlog.Away, follow bool, open Opener) error {
 	k, err := s.clusterAt(job.Place)
 	if err != nil {

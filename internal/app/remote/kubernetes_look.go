@@ -24,7 +24,6 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 	}
 
 	var problems []error
-
 	for place, list := range by {
 		if err := s.lookAtPlace(ctx, place, jobs, list, told); err != nil {
 			if place != "" {
@@ -52,7 +51,6 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 	}
 
 	var names []string
-
 	for _, i := range list {
 		if jobs[i].ID == "" {
 			// It has to be looked for.
@@ -118,7 +116,6 @@ func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
 	}
 
 	var own []kubernetes.Pod
-
 	for _, p := range v.pods {
 		if p.Meta.Labels["batch.kubernetes.io/job-name"] == v.jobs[i].Meta.Name {
 			own = append(own, p)

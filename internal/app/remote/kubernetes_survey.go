@@ -15,8 +15,8 @@ import (
 // maxCallsAtOnce is how many calls of kubectl run at the same time: each is a process of some 60 MiB.
 const maxCallsAtOnce = 4
 
-// ReadKubernetes reads what the cluster has and what this person may do there. What cannot be read says so, and hides nothing
-// else. The error is about kubectl itself.
+// ReadKubernetes reads what the cluster has and what this person may do there. What cannot be read says so, and hides
+// nothing else. The error is about kubectl itself.
 func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace string) (*kubernetes.Cluster, error) {
 	k, err := kube.FindKubectl(host.Env, context, namespace)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package remote hands jobs to another scheduler, and asks it about them. What is handed in, and what was said, is kept by
-// the queue; this package keeps nothing.
+// Package remote hands jobs to another scheduler, and asks it about them. What is handed in, and what was said, is kept
+// by the queue; this package keeps nothing.
 //
 //	s, err := remote.Open(host, "slurm")
 //	out, err := s.Write(ctx, work)
@@ -41,7 +41,8 @@ type Scheduler struct {
 	Cancel func(ctx context.Context, jobs []batchlog.Away) error
 	// Hold keeps a job from starting, or no more.
 	Hold func(ctx context.Context, job batchlog.Away, on bool) error
-	// Logs copies what a job has printed; with follow, until its end. nil: the scheduler writes it into the log of the job.
+	// Logs copies what a job has printed; with follow, until its end. nil: the scheduler writes it into the log of the
+	// job.
 	Logs func(ctx context.Context, job batchlog.Away, follow bool, open Opener) error
 }
 

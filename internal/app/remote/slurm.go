@@ -45,8 +45,8 @@ func slurmCommands(h *machine.Host) slurmcmd.Commands {
 	return slurmcmd.Commands{Env: h.Env, Patience: cmp.Or(h.Times.Engine, 10*time.Second)}
 }
 
-// SlurmLines is what the #SBATCH lines of a script mean on one machine, as flags of gpuard submit, and which of their options
-// have no effect there.
+// SlurmLines is what the #SBATCH lines of a script mean on one machine, as flags of gpuard submit, and which of their
+// options have no effect there.
 func SlurmLines(script string) (flags, without []string, err error) {
 	a, err := slurmout.ReadScript(script)
 	return a.Flags, a.Without, err
@@ -166,7 +166,6 @@ func (s *slurmScheduler) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]Rep
 
 	told := make([]ReportedJob, len(jobs))
 	var ended, gone []string
-
 	for i, j := range jobs {
 		found, ok := findJob(known, j)
 		switch {
@@ -258,7 +257,6 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 			return nil, err
 		}
 		err = add(slurmout.ParseDetails(out, time.Local))
-
 		if err != nil {
 			return nil, err
 		}
@@ -282,8 +280,8 @@ func toldOf(j slurmout.Job) ReportedJob {
 	return ReportedJob{Away: j.ToAway(), Exit: j.Exit, Signal: slurmcmd.SignalName(j.Signal), Ended: j.Ended}
 }
 
-// missingJob is a job that neither squeue nor the accounting has. That it is not there says nothing where the commands now
-// ask another cluster.
+// missingJob is a job that neither squeue nor the accounting has. That it is not there says nothing where the commands
+// now ask another cluster.
 func (s *slurmScheduler) missingJob(ctx context.Context, j AskedJob) (ReportedJob, error) {
 	if j.ID == "" && time.Since(j.Submitted) < maxTimeWithoutID {
 		j.State, j.Why = batchlog.Queued, "it is being handed in"

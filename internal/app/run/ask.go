@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/host/interrupt"
 )
 
-// AskForDevice lets a person choose among the devices that could serve spec, and returns the spec with that choice. Nothing is
-// leased by then: whatever is chosen may be taken before it is asked for.
+// AskForDevice lets a person choose among the devices that could serve spec, and returns the spec with that choice.
+// Nothing is leased by then: whatever is chosen may be taken before it is asked for.
 func AskForDevice(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
 	m, err := host.Read(ctx, claim.WhatToRead(spec))
 	if err != nil {
@@ -51,7 +51,8 @@ func AskForDevice(ctx context.Context, host *machine.Host, spec job.Spec) (job.S
 	return spec, nil
 }
 
-// deviceChoices lists the devices that could serve spec, some of them only later. What never can, or is hidden, is left out.
+// deviceChoices lists the devices that could serve spec, some of them only later. What never can, or is hidden, is left
+// out.
 func deviceChoices(host *machine.Host, spec job.Spec, m gpu.Machine) (prompt.Question, error) {
 	q := prompt.Question{Count: max(spec.GPUs, 1)}
 	for i := range m.Devices {
@@ -225,8 +226,8 @@ func hasDesktop(host *machine.Host) bool {
 	return x+wayland != ""
 }
 
-// AlertOnDesktop shows in a window why a program does not start, if there is a desktop. The text is on standard error in any
-// case.
+// AlertOnDesktop shows in a window why a program does not start, if there is a desktop. The text is on standard error
+// in any case.
 func AlertOnDesktop(ctx context.Context, host *machine.Host, text string) {
 	if hasDesktop(host) {
 		_ = dialog.ShowAlert(ctx, "gpuard", text)

@@ -13,7 +13,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// composeRequest is the request of a compose up or run: as many GPUs as the services that it starts ask for, in one lease.
+// composeRequest is the request of a compose up or run: as many GPUs as the services that it starts ask for, in one
+// lease.
 func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Host, spec job.Spec) (_ *containerCommand, _ job.Spec, err error) {
 	switch {
 	case c.call.Engine != "docker":
@@ -89,8 +90,8 @@ func (c *containerCommand) readProject(ctx context.Context) (container.Project, 
 	return project.WithFound(found), err
 }
 
-// skipRunningServices leaves out services that run and are left alone, and refuses to start others again: Compose would replace their
-// containers, and between the old and the new one the lease would be free.
+// skipRunningServices leaves out services that run and are left alone, and refuses to start others again: Compose would
+// replace their containers, and between the old and the new one the lease would be free.
 func (c *containerCommand) skipRunningServices(ctx context.Context, project container.Project) error {
 	found, err := c.engine.WithLabel(ctx, "com.docker.compose.project", project.Name)
 	if err != nil {
@@ -139,7 +140,6 @@ func (l *Launch) makeComposeCommand(form container.Form) error {
 	}
 
 	var vars []visible.Var
-
 	for _, value := range values {
 		name, text, _ := strings.Cut(value, "=")
 		vars = append(vars, visible.Var{Name: name, Value: text})

@@ -22,8 +22,8 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// containerCommand is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
-// container and not as long as the engine's command.
+// containerCommand is a command that starts a container: its engine is told of the devices, and the lease lives as long
+// as the container and not as long as the engine's command.
 type containerCommand struct {
 	call   container.Call
 	engine engine.Engine
@@ -111,9 +111,9 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	return c, spec, nil
 }
 
-// RefuseCare refuses a container that gpuard cannot start as it is asked for, or as a rule wants it, or look after in a way that it only
-// has for a process of this machine. verified says that it is to be verified, too; wall is the level of isolation that was asked for by
-// name.
+// RefuseCare refuses a container that gpuard cannot start as it is asked for, or as a rule wants it, or look after in a
+// way that it only has for a process of this machine. verified says that it is to be verified, too; wall is the level
+// of isolation that was asked for by name.
 func RefuseCare(host *machine.Host, spec job.Spec, care *job.Care, verified bool, wall job.Isolation) error {
 	if !IsEngineCommand(spec.Command) {
 		return nil
@@ -141,8 +141,8 @@ func RefuseCare(host *machine.Host, spec job.Spec, care *job.Care, verified bool
 	return nil
 }
 
-// labelContainer makes the command line of a container that is looked after: one without a lease has a label by which it is found
-// again, and a further start knows that it is one, because the engine passes that variable on.
+// labelContainer makes the command line of a container that is looked after: one without a lease has a label by which
+// it is found again, and a further start knows that it is one, because the engine passes that variable on.
 func (l *Launch) labelContainer(again bool) {
 	c := l.contained
 	if c == nil || !c.call.IsAttached() {
@@ -163,8 +163,9 @@ func (l *Launch) labelContainer(again bool) {
 	l.argv, _, _ = c.call.With(c.form, more...)
 }
 
-// endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not end with the
-// engine's command, which passes no signals on where it has a terminal. sent is false where there is no such container.
+// endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not
+// end with the engine's command, which passes no signals on where it has a terminal. sent is false where there is no
+// such container.
 func (l *Launch) endContainer(signal string) (sent bool, err error) {
 	if l.contained == nil || !l.contained.call.IsAttached() {
 		return false, nil
@@ -202,8 +203,8 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	return nil
 }
 
-// startRequest is the request of a start: the devices that the container was created with. A container that runs is left to
-// the engine.
+// startRequest is the request of a start: the devices that the container was created with. A container that runs is
+// left to the engine.
 func (c *containerCommand) startRequest(ctx context.Context, spec job.Spec) (*containerCommand, job.Spec, error) {
 	names := c.call.Containers()
 	if len(names) != 1 {

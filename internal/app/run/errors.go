@@ -30,7 +30,8 @@ func (s *supervision) sayError(l *Launch, e gpu.Event) {
 	}
 }
 
-// awaitDriverError waits a moment for the error that a command just failed with: the driver may tell it later than the command.
+// awaitDriverError waits a moment for the error that a command just failed with: the driver may tell it later than the
+// command.
 func (s *supervision) awaitDriverError(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
 	code, signal, _, _ := child.Outcome()
 	if heard == nil || code == 0 && signal == "" || s.care.Retries == 0 && len(s.care.Drift) == 0 {

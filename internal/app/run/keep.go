@@ -33,8 +33,8 @@ func (s *supervision) holdReference(l *Launch) error {
 	return err
 }
 
-// dropReference closes the reference. The last process that has one removes the lease: the command's holder, for example, or a
-// process that the command left behind.
+// dropReference closes the reference. The last process that has one removes the lease: the command's holder, for
+// example, or a process that the command left behind.
 func (s *supervision) dropReference(l *Launch) {
 	if s.kept == nil {
 		return
@@ -135,8 +135,8 @@ func waitPause(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// remainingHolders returns the processes that still hold the lease of a command that has ended. The holder records them or
-// removes the lease; if it does neither, it was killed.
+// remainingHolders returns the processes that still hold the lease of a command that has ended. The holder records them
+// or removes the lease; if it does neither, it was killed.
 func (s *supervision) remainingHolders(l *Launch) []job.Blocker {
 	if l.claimed == nil || l.contained != nil {
 		// The holder waits for the end of the container.

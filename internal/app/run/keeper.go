@@ -41,7 +41,8 @@ type Task struct {
 	notes Notes
 }
 
-// TaskOf is the task of a job whose output goes to log; nil for one that needs no keeper, because nothing is asked of one.
+// TaskOf is the task of a job whose output goes to log; nil for one that needs no keeper, because nothing is asked of
+// one.
 func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 	if care == nil {
 		return nil
@@ -70,8 +71,9 @@ type Notes struct {
 // keeperName is what ps calls a keeper.
 const keeperName = "gpuard"
 
-// IsKeeperName reports whether the kernel calls a process so that is a keeper, or one that a keeper has made and that has not
-// executed anything: by the name of the keeper, or where another thread has made it by that of the file /proc/self/exe.
+// IsKeeperName reports whether the kernel calls a process so that is a keeper, or one that a keeper has made and that
+// has not executed anything: by the name of the keeper, or where another thread has made it by that of the file
+// /proc/self/exe.
 func IsKeeperName(name string) bool { return name == keeperName || name == "exe" }
 
 // KeepTask is the life of a keeper: it starts the command, does for it what gpuard run does, and ends as the command
@@ -166,8 +168,8 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 	return l, nil
 }
 
-// containTask makes the command of a task that of the engine with the devices of the lease. One that starts no container with devices stays
-// as it is.
+// containTask makes the command of a task that of the engine with the devices of the lease. One that starts no
+// container with devices stays as it is.
 func (l *Launch) containTask(ctx context.Context) (err error) {
 	l.contained, _, err = readContainer(ctx, l.host, l.spec)
 	if err != nil || l.contained == nil {

@@ -6,8 +6,8 @@ import (
 	"gpuard/internal/app/holder"
 )
 
-// nextStart is what the holder of a lease that is kept waits for: its file, and the process that would start the command again; nil
-// for another lease.
+// nextStart is what the holder of a lease that is kept waits for: its file, and the process that would start the
+// command again; nil for another lease.
 func (l *Launch) nextStart() *holder.NextStart {
 	if l.claimed.Held.Lease.Kept == nil {
 		return nil

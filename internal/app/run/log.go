@@ -14,8 +14,8 @@ import (
 // The caller closes it when the run is over.
 func CheckLog(host *machine.Host, path string) (io.Closer, error) { return logfile.OpenToCheck(path) }
 
-// WriteLog writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of
-// the run.
+// WriteLog writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no
+// fault of the run.
 func (l *Launch) WriteLog(text string) {
 	if l.log != nil {
 		_ = l.log.WriteNote(LogLine(text))

@@ -54,9 +54,9 @@ type Notice struct {
 	Text string
 }
 
-// Send tells who (--notify) of the end: by a shell command, which is the user's own and gets GPUARD_JOB and the like, by a POST,
-// or on the desktop. With wait it waits for that, because the end of this process may be the end of that, too, in a job of a scheduler or a
-// container. out gets what the command prints.
+// Send tells who (--notify) of the end: by a shell command, which is the user's own and gets GPUARD_JOB and the like,
+// by a POST, or on the desktop. With wait it waits for that, because the end of this process may be the end of that,
+// too, in a job of a scheduler or a container. out gets what the command prints.
 func (n Notice) Send(who string, env visible.Env, folder string, out *os.File, wait bool) error {
 	vars := []string{fmt.Sprint("GPUARD_JOB=", n.Number), "GPUARD_JOB_NAME=" + n.Name, "GPUARD_JOB_STATE=" + n.State, fmt.Sprint("GPUARD_JOB_EXIT=", n.Exit), "GPUARD_JOB_LOG=" + n.Log, "GPUARD_JOB_TEXT=" + n.Text}
 	argv, input := []string{"/bin/sh", "-c", who}, ""

@@ -36,7 +36,8 @@ func PlanRanks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
 	return ranks.PlanOf(spec.Ranks.Torchrun, rankVisibility(spec, plan), rankMembers(host, spec, plan, m))
 }
 
-// rankVisibility is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked for.
+// rankVisibility is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked
+// for.
 func rankVisibility(spec job.Spec, plan job.Plan) string {
 	switch {
 	case len(plan.Devices) == 0:
@@ -47,8 +48,8 @@ func rankVisibility(spec job.Spec, plan job.Plan) string {
 	return "all"
 }
 
-// rankMembers are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU,
-// as many as devices were.
+// rankMembers are the processes of a job: one per device, or as many as were asked for; where a job fell back to the
+// CPU, as many as devices were.
 func rankMembers(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []ranks.Member {
 	n := spec.Ranks.Count
 	if n == 0 {
@@ -224,7 +225,6 @@ func (l *Launch) makeTorchrunCommand(crew ranks.Crew) ([]visible.Var, error) {
 
 	l.argv = slices.Concat(l.argv, t.Line(l.host.Env, len(crew.Members), crew.Port, []string{self, machine.RankFlag}))
 	var vars []visible.Var
-
 	for _, name := range ranks.OverruledVariables() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}

@@ -43,8 +43,8 @@ type joinWatch struct {
 	out   *os.File // where it is said
 }
 
-// watchRanks says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
-// program that meets in another way listens on none, and nothing is said.
+// watchRanks says once which ranks have no connection to the port of the meeting, when another rank listens there, or
+// torchrun. A program that meets in another way listens on none, and nothing is said.
 func (j joinWatch) watchRanks(over <-chan struct{}) {
 	begun := map[int]bool{}
 	for {
@@ -59,8 +59,8 @@ func (j joinWatch) watchRanks(over <-chan struct{}) {
 	}
 }
 
-// sayMissing names the ranks that are not connected, once all ranks have begun and one of them, or torchrun, listens. It reports
-// whether that is so. begun collects the ranks that were seen.
+// sayMissing names the ranks that are not connected, once all ranks have begun and one of them, or torchrun, listens.
+// It reports whether that is so. begun collects the ranks that were seen.
 func (j joinWatch) sayMissing(begun map[int]bool) bool {
 	host := j.host
 	trees := make([][]int, len(j.crew.Members))
@@ -129,8 +129,8 @@ func (j joinWatch) reportMissing(m missingRank, leader int) {
 // JoinFlag is the first argument of a process that watches the ranks of torchrun.
 const JoinFlag = "__join"
 
-// startJoinWatch has the ranks watched which torchrun starts. This process becomes the first one of them: what watches ends with
-// it, and when torchrun starts its processes anew there is another one.
+// startJoinWatch has the ranks watched which torchrun starts. This process becomes the first one of them: what watches
+// ends with it, and when torchrun starts its processes anew there is another one.
 func startJoinWatch(crew ranks.Crew) error {
 	for i := range crew.Members {
 		crew.Members[i] = ranks.Member{}
@@ -143,8 +143,8 @@ func startJoinWatch(crew ranks.Crew) error {
 	return launch.StartWatcher(JoinFlag, os.Getpid(), os.Stderr, strconv.Itoa(os.Getppid()), text)
 }
 
-// WatchTorchrun is the life of what watches the ranks of torchrun. args are a pidfd of the first rank, where to write, the
-// process of torchrun, and the crew.
+// WatchTorchrun is the life of what watches the ranks of torchrun. args are a pidfd of the first rank, where to write,
+// the process of torchrun, and the crew.
 func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot watch ranks by hand: gpuard run --torchrun starts what does")

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/host/proctree"
 )
 
-// StartRanks is the life of a process that starts ranks, or becomes one. It returns only where something could not be started. args are the flag and
-// the command.
+// StartRanks is the life of a process that starts ranks, or becomes one. It returns only where something could not be
+// started. args are the flag and the command.
 func StartRanks(host *machine.Host, args []string) error {
 	text, _ := host.Env.Lookup(ranks.Variable)
 	crew, err := ranks.Decode(text)

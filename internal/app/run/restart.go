@@ -29,7 +29,8 @@ type moveRequest struct {
 // again.
 type moveWatch func(ctx context.Context, on job.Lease) <-chan moveRequest
 
-// leaseOtherDevice leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
+// leaseOtherDevice leases another device for a command that runs, while it keeps the one it has. nil is that there is
+// none.
 func (s *supervision) leaseOtherDevice(ctx context.Context, l *Launch, m moveRequest) *Launch {
 	spec := s.withTimeLeft(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
@@ -57,7 +58,8 @@ func (s *supervision) sayAlways(text string) {
 	s.host.Say(text)
 }
 
-// nextLaunch leases for another start of a command that has ended, where core/supervise wants one. It returns nil where not.
+// nextLaunch leases for another start of a command that has ended, where core/supervise wants one. It returns nil where
+// not.
 func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	s.last = s.commandEnd(child)
 	settled := s.life.SettleEnd(s.last)
@@ -108,8 +110,8 @@ func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 	return e
 }
 
-// leaseNextStart leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
-// ends again and again leaves its devices to others meanwhile.
+// leaseNextStart leases for another start, after a pause: what the command had, unless there is a fault in it. A
+// service that ends again and again leaves its devices to others meanwhile.
 func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
 	s.why = ""
 	if fault != "" && slices.Contains(s.care.Drift, "sick") {
@@ -159,8 +161,8 @@ func (s *supervision) leaseAvoiding(ctx context.Context, broken []gpu.UUID) *Lau
 	return next
 }
 
-// prepareUnlocked leases as soon as the lock of the lease folder can be had: another process that keeps it too long is no
-// reason to give up a command that is to be started again.
+// prepareUnlocked leases as soon as the lock of the lease folder can be had: another process that keeps it too long is
+// no reason to give up a command that is to be started again.
 func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Launch, error) {
 	for told := false; ; told = true {
 		next, err := prepareStart(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true, task: s.task}, spec)

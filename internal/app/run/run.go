@@ -143,7 +143,6 @@ func (l *Launch) leaseDevices(ctx context.Context) error {
 	}
 
 	spec, err = claim.SettleQuota(ctx, host, spec, l.isRestart)
-
 	if err != nil {
 		return err
 	}
@@ -180,7 +179,7 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 
 	l.env = claim.EnvWithoutDevices(l.host, l.spec)
 	if l.spec.Ranks == nil {
-		// Ranks share the processors as gather says.
+		// Ranks share the processors (setRankDevices).
 		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowedCPUs()))...)
 	}
 
@@ -340,7 +339,6 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	}
 
 	err = child.StartHolder(keep, l.claimed.Held.Lock, words...)
-
 	if err != nil {
 		return err
 	}

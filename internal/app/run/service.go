@@ -19,10 +19,11 @@ type serviceHooks struct {
 	along *os.File
 }
 
-// SetService makes Supervise run a service. The service is ended when the ctx of Supervise ends; without time for that when
-// hurry is closed; and when unfit has a reason, which counts as a failure. ended is called before each new start, with
-// the result and the reason and time of that start, and freed when the devices are given back until then. The command
-// also gets the open file along. Processes that it leaves behind are ended with it, and its output goes only to the log.
+// SetService makes Supervise run a service. The service is ended when the ctx of Supervise ends; without time for that
+// when hurry is closed; and when unfit has a reason, which counts as a failure. ended is called before each new start,
+// with the result and the reason and time of that start, and freed when the devices are given back until then. The
+// command also gets the open file along. Processes that it leaves behind are ended with it, and its output goes only to
+// the log.
 func (l *Launch) SetService(ended func(r job.Result, next string), freed func(), unfit <-chan EndReason, hurry <-chan struct{}, along *os.File) {
 	l.keeping = serviceHooks{ended, freed, unfit, hurry, along}
 }

@@ -184,7 +184,6 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	if err == nil {
 		s.now.Store(child)
 	}
-
 	s.birth.Unlock()
 	if err != nil {
 		return nil, err
@@ -287,7 +286,8 @@ func (s *supervision) releaseSearch(found <-chan *Launch) {
 	}
 }
 
-// moveCommand ends the command so that it continues on other devices, unless it has ended by itself, or a user has ended it.
+// moveCommand ends the command so that it continues on other devices, unless it has ended by itself, or a user has
+// ended it.
 func (s *supervision) moveCommand(child *launch.Child, next *Launch, why string) *Launch {
 	select {
 	case <-child.Ended():
@@ -383,8 +383,8 @@ func (s *supervision) isHelper(pid int) bool {
 	return s.isCommandChild(pid) && pid != s.now.Load().PID() || machine.IsOwnHelper(pid)
 }
 
-// isCommandChild reports whether a process is the command, or what belongs to it here: they are waited for where they were
-// started.
+// isCommandChild reports whether a process is the command, or what belongs to it here: they are waited for where they
+// were started.
 func (s *supervision) isCommandChild(pid int) bool {
 	s.birth.Lock()
 	defer s.birth.Unlock()

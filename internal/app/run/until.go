@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// holderOrders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when the command has
-// ended.
+// holderOrders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when
+// the command has ended.
 func (l *Launch) holderOrders() *holder.Orders {
 	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease}
 	if l.spec.Timeout > 0 {
@@ -25,8 +25,8 @@ func (l *Launch) holderOrders() *holder.Orders {
 	return o
 }
 
-// endInTime: this process ends the command in time. Its holder does that in its place two seconds after this process would have killed
-// the command. certain is when the lease has certainly ended.
+// endInTime: this process ends the command in time. Its holder does that in its place two seconds after this process
+// would have killed the command. certain is when the lease has certainly ended.
 func (l *Launch) endInTime(o *holder.Orders, certain int64) {
 	self, err := l.host.Proc.Stat(os.Getpid())
 	if err != nil {

@@ -31,7 +31,6 @@ func (l *Launch) startVerifier(pid int) error {
 	}
 
 	var leased []string
-
 	for _, id := range l.claimed.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}

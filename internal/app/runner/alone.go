@@ -25,8 +25,8 @@ func WriteLockOwner(host *machine.Host, lock *os.File, place int) error {
 	return journal.WriteLockOwner(lock, place, os.Getpid(), self.Start)
 }
 
-// awaitConductorEnd waits for the end of the conductor. A sweep then starts nothing new, because nobody sees it. A queue goes on:
-// who hands in a job finds the lock that this process has, too, and starts no other keeper.
+// awaitConductorEnd waits for the end of the conductor. A sweep then starts nothing new, because nobody sees it. A
+// queue goes on: who hands in a job finds the lock that this process has, too, and starts no other keeper.
 func (r *runner) awaitConductorEnd() {
 	_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 	r.alone.Store(true)
@@ -35,8 +35,8 @@ func (r *runner) awaitConductorEnd() {
 	}
 }
 
-// handOffLock lets the lock of the folder go, and starts another keeper where a job was handed in meanwhile. Who hands one in
-// later finds no lock.
+// handOffLock lets the lock of the folder go, and starts another keeper where a job was handed in meanwhile. Who hands
+// one in later finds no lock.
 func (r *runner) handOffLock() error {
 	more := false
 	err := r.journal.WithLock(func() error {

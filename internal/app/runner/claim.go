@@ -88,8 +88,8 @@ func (r *runner) startInBackground(ctx context.Context, run int, what StartOptio
 	return nil
 }
 
-// queueForLease starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this one has its
-// place in the line, so that the next one does not get in front of it.
+// queueForLease starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this
+// one has its place in the line, so that the next one does not get in front of it.
 func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, claim func(ctx context.Context, queued func()) (*claim.CommandLease, error)) error {
 	select {
 	case r.waits <- struct{}{}:
@@ -122,12 +122,11 @@ func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, 
 	return nil
 }
 
-// displaceLast takes the ticket of the last run that waits, if this run goes before it. That run goes back into the line. The
-// lock is held.
+// displaceLast takes the ticket of the last run that waits, if this run goes before it. That run goes back into the
+// line. The lock is held.
 func (r *runner) displaceLast(run int) bool {
 	var runs []int
 	var own []queue.Own
-
 	for other, o := range r.tickets {
 		runs, own = append(runs, other), append(own, o)
 	}
@@ -171,12 +170,11 @@ func (r *runner) setStop(run int, stop func()) {
 	}
 }
 
-// failOrRetry ends a run for which there is no lease. Where each asks for its own, what may be over in a while, as a driver
-// that is being exchanged, only delays the run; else it ends all.
+// failOrRetry ends a run for which there is no lease. Where each asks for its own, what may be over in a while, as a
+// driver that is being exchanged, only delays the run; else it ends all.
 func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 	var refusal *job.Refusal
 	var usage *exit.Usage
-
 	switch {
 	case !r.work.Each || errors.Is(err, syscall.ENOSPC):
 		r.abandonStart(run)

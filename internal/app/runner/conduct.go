@@ -98,8 +98,8 @@ type Progress struct {
 // journalInterval is the time between two readings of the journal.
 const journalInterval = 250 * time.Millisecond
 
-// runsParent is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner leaves behind, so
-// it records how they end.
+// runsParent is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner
+// leaves behind, so it records how they end.
 type runsParent struct {
 	*Folder
 	show   func(Progress)
@@ -125,8 +125,8 @@ type runsParent struct {
 // mostRunners is of how many runners this process knows that they were its own: a PID is used again some day.
 const mostRunners = 8
 
-// isAwaited reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
-// as what measures, which is in the session of the runner.
+// isAwaited reports whether this process itself waits for a child of its own: for all but what a killed runner had
+// beside its runs, such as what measures, which is in the session of the runner.
 func (c *runsParent) isAwaited(pid int) bool {
 	p, found := sys.ReadProcess(pid)
 	c.mu.Lock()
@@ -138,8 +138,8 @@ func (c *runsParent) isAwaited(pid int) bool {
 // maxFruitlessRunners is how many of those there may be.
 const maxFruitlessRunners = 3
 
-// Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that ended
-// it; nil none.
+// Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that
+// ended it; nil none.
 func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
 	c := &runsParent{Folder: f, show: show, strays: make(chan orphanedRunEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.CountDone()}}
 	c.tree, c.caught = proctree.AdoptOrphans(c.isAwaited, machine.IsOwnHelper, isKeeper), interrupt.CatchSignals()

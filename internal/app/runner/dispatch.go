@@ -52,7 +52,6 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 				busy++
 			}
 		}
-
 		r.mu.Unlock()
 		if more || busy == 0 {
 			return run, more
@@ -81,7 +80,8 @@ func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 	return run, found
 }
 
-// postponeRetry puts a failed run back into the line after its pause, and reports whether there is one. The lock is held.
+// postponeRetry puts a failed run back into the line after its pause, and reports whether there is one. The lock is
+// held.
 func (r *runner) postponeRetry(run int) bool {
 	rest := r.state.RestBeforeRetry(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
 	if rest > 0 && !r.resting[run] {
@@ -98,8 +98,8 @@ func (r *runner) postponeRetry(run int) bool {
 	return rest > 0
 }
 
-// takeWaiting takes the next run that needs a device. Where as many wait as may, it has to go before one of them. The lock
-// is held.
+// takeWaiting takes the next run that needs a device. Where as many wait as may, it has to go before one of them. The
+// lock is held.
 func (r *runner) takeWaiting() (run int, found bool) {
 	run, found = r.takeRun(&r.due)
 	if !found || len(r.waits) < cap(r.waits) || r.displaceLast(run) {

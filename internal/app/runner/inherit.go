@@ -93,8 +93,8 @@ func (c *runsParent) awaitStrays(open []int) {
 	}
 }
 
-// mayBeNewRun reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
-// folder of their run in the environment; one that has ended shows none, and one that is being started has the
+// mayBeNewRun reports whether a child may be a run that has only its Begin. Processes that other runs left behind have
+// the folder of their run in the environment; one that has ended shows none, and one that is being started has the
 // runner's.
 func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.State.Runs[run].BirthEvent().Ticks || c.State.KnowsProcess(p.PID, p.Start) {
@@ -112,8 +112,8 @@ func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
 	return true
 }
 
-// settledChildren lists the children when none is in the runner's session any more, which the one that was just being made is
-// for a moment.
+// settledChildren lists the children when none is in the runner's session any more, which the one that was just being
+// made is for a moment.
 func (c *runsParent) settledChildren(runner int) (children []sys.Process) {
 	for end := time.Now().Add(job.KillGrace); ; time.Sleep(time.Millisecond) {
 		making := false

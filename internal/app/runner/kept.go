@@ -26,9 +26,9 @@ import (
 )
 
 // A job that is looked after while it runs has a keeper: gpuard beside its command, as gpuard run stays beside its own
-// for the same flags (app/run, KeepTask). The runner starts the keeper and hands it the lease. The keeper writes into the
-// journal which process its command is (Moved) and how it ended (Ran), so that its own death loses neither: if it is
-// killed, its command runs on as a child of the runner, which waits for that then.
+// for the same flags (app/run, KeepTask). The runner starts the keeper and hands it the lease. The keeper writes into
+// the journal which process its command is (Moved) and how it ended (Ran), so that its own death loses neither: if it
+// is killed, its command runs on as a child of the runner, which waits for that then.
 
 // endMargin is how much longer than the grace of its command a keeper may take.
 const endMargin = 2 * time.Second
@@ -144,8 +144,8 @@ func commandOf(keeper batchlog.Event, mark string) (p sys.Process, found bool) {
 }
 
 // firstBelow is the command of a keeper that was killed before it wrote down which that is: the oldest process of its
-// session that has executed a program. One that has not may be about to, or is a process of the keeper's own, such as the
-// one by which Go's package os finds out what the kernel can.
+// session that has executed a program. One that has not may be about to, or is a process of the keeper's own, such as
+// the one by which Go's package os finds out what the kernel can.
 func firstBelow(keeper batchlog.Event, mark string) (first sys.Process, found, executed bool) {
 	for _, p := range batch.ListProcesses() {
 		if p.Session != keeper.PID || p.PID == keeper.PID || p.Start < keeper.Ticks {
@@ -169,8 +169,9 @@ func firstBelow(keeper batchlog.Event, mark string) (first sys.Process, found, e
 	return first, found, false
 }
 
-// endEvent returns the event for the end of a run. ended is how its process ended. If that was a keeper, what the keeper wrote
-// down about its command counts instead; if the keeper was killed before it wrote that, the end is unknown.
+// endEvent returns the event for the end of a run. ended is how its process ended. If that was a keeper, what the
+// keeper wrote down about its command counts instead; if the keeper was killed before it wrote that, the end is
+// unknown.
 func endEvent(run *batchlog.Run, number int, ended batch.ExitStatus) batchlog.Event {
 	born, ran := run.BirthEvent(), run.RanEvent()
 	e := batchlog.Event{Kind: batchlog.End, Run: number, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}

@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// recoverRuns finds runs that continue although the processes of their folder are gone, and waits for them, so that no run
-// exists twice. Runs whose end the kernel does not report, and runs that are gone, are done again, or in a queue lost.
-// A queue goes on meanwhile.
+// recoverRuns finds runs that continue although the processes of their folder are gone, and waits for them, so that no
+// run exists twice. Runs whose end the kernel does not report, and runs that are gone, are done again, or in a queue
+// lost. A queue goes on meanwhile.
 func (c *runsParent) recoverRuns() error {
 	open := c.State.RunsIn(batchlog.Begun, batchlog.Running)
 	if len(open) == 0 {
@@ -56,7 +56,6 @@ func (c *runsParent) recoverRuns() error {
 	}
 
 	var ended []batchlog.Event
-
 	for len(c.left) > 0 {
 		select {
 		case e := <-c.strays:
@@ -113,7 +112,8 @@ func (c *runsParent) awaitStray(s orphanedRun) {
 	}()
 }
 
-// recordStrayEnd writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one instead.
+// recordStrayEnd writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one
+// instead.
 func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event) error) error {
 	i := slices.IndexFunc(c.left, func(s orphanedRun) bool { return s.run == e.run })
 	if e.kept && (!e.known || e.Signal == "SIGKILL") {
@@ -191,9 +191,9 @@ func (c *runsParent) recordEnds(ended []batchlog.Event) error {
 // mostExec is how long the kernel may take to execute a program: on a busy machine it reads it from the disk.
 const mostExec = time.Second
 
-// survivingProcess is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
-// leads a session. While it is being executed it has no environment, and no longer the lock of the folder: then it is
-// looked for again, because a run that is taken for gone is done once more.
+// survivingProcess is the process of a run, 0 for none. One without a recorded Start has its number in its environment,
+// and leads a session. While it is being executed it has no environment, and no longer the lock of the folder: then it
+// is looked for again, because a run that is taken for gone is done once more.
 func (c *runsParent) survivingProcess(run int, born batchlog.Event) (pid int, start uint64, kept bool) {
 	if c.State.Runs[run].Phase == batchlog.Running {
 		if !born.Kept || c.Host.Proc.IsAlive(born.PID, born.Ticks) || c.State.Runs[run].RanEvent() != nil {
@@ -212,8 +212,8 @@ func (c *runsParent) survivingProcess(run int, born batchlog.Event) (pid int, st
 	}
 }
 
-// processOf is the process that has the number of a run in its environment: its session's leader, or else, where that was
-// a keeper, its command. unclear is that a process without a number may be it.
+// processOf is the process that has the number of a run in its environment: its session's leader, or else, where that
+// was a keeper, its command. unclear is that a process without a number may be it.
 func (c *runsParent) processOf(run int, born batchlog.Event) (pid int, start uint64, unclear bool) {
 	mine := c.Mark + "=" + c.Path(run)
 	for _, p := range batch.ListProcesses() {

@@ -1,7 +1,7 @@
-// Package runner starts many commands, each with a lease of its own, on as many devices as there are: what a sweep and a
-// queue have in common. Two processes do that: the conductor, which keeps the folder, and the runner, which starts the
-// commands. Whichever of them is killed, the other writes down how the commands end, so that none is lost and none done
-// twice.
+// Package runner starts many commands, each with a lease of its own, on as many devices as there are: what a sweep and
+// a queue have in common. Two processes do that: the conductor, which keeps the folder, and the runner, which starts
+// the commands. Whichever of them is killed, the other writes down how the commands end, so that none is lost and none
+// done twice.
 package runner
 
 import (
@@ -194,7 +194,6 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 	}
 
 	var refusal *job.Refusal
-
 	switch {
 	case errors.As(err, &refusal):
 		sendMessage(messageFD, runnerMessage{Refusal: refusal})
@@ -229,8 +228,8 @@ func runsAtOnce(atOnce int) int {
 	return atOnce
 }
 
-// refillLines adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
-// the order of core/queue, those of a sweep as they come.
+// refillLines adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue
+// are in the order of core/queue, those of a sweep as they come.
 func (r *runner) refillLines() {
 	if r.work.Each && r.state.TakeNews() {
 		// Other runs of that command have another estimate now.
@@ -389,8 +388,8 @@ func (r *runner) writeBegin(e batchlog.Event) error {
 	return r.catchUp()
 }
 
-// reserveSpace sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line names
-// each device.
+// reserveSpace sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line
+// names each device.
 func (r *runner) reserveSpace() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +418,8 @@ func (r *runner) addEvent(e batchlog.Event) error {
 	return err
 }
 
-// notifyRunEnd has the end of a run told, while no run is being started: what that changes of this process is not for this.
+// notifyRunEnd has the end of a run told, while no run is being started: what that changes of this process is not for
+// this.
 func (r *runner) notifyRunEnd(run int) {
 	r.starting.Lock()
 	defer r.starting.Unlock()

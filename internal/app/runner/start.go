@@ -132,8 +132,8 @@ func (r *runner) startProcess(run int, command batch.Command, what StartOptions,
 	return pid, err
 }
 
-// processCommand is what is started for a run that was started so often before: itself, with its limits where they are not those
-// that it gets anyway, or its keeper.
+// processCommand is what is started for a run that was started so often before: itself, with its limits where they are
+// not those that it gets anyway, or its keeper.
 func (r *runner) processCommand(run, before int, what StartOptions, seat *claim.CommandLease) (batch.Command, error) {
 	if what.Limits != "" && what.Limits == r.limits() {
 		what.Limits = ""
@@ -295,8 +295,9 @@ func (r *runner) leaveProcessor(what StartOptions) {
 	}
 }
 
-// limitRun ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be
-// asked before the run is buried, says whether its time was over. As long as it has a keeper that sees to the time.
+// limitRun ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is
+// to be asked before the run is buried, says whether its time was over. As long as it has a keeper that sees to the
+// time.
 func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Duration) (late func() bool) {
 	var over <-chan time.Time
 	if most > 0 {
@@ -323,7 +324,6 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		// Cancelled before it could be ended.
 		end()
 	}
-
 	r.mu.Unlock()
 	go func() {
 		late, asked := false, false

@@ -17,7 +17,8 @@ import (
 // serviceVariable names the instance that a process belongs to, in the environment of its command.
 const serviceVariable = "GPUARD_SERVICE"
 
-// withoutServiceVar is an environment without it: a supervisor that was started from within a service is no part of that.
+// withoutServiceVar is an environment without it: a supervisor that was started from within a service is no part of
+// that.
 func withoutServiceVar(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
 }
@@ -61,7 +62,6 @@ func (b *unkeptProcesses) findProcesses(r service.Record) []service.Process {
 	}
 
 	var found []service.Process
-
 	for _, pid := range b.host.Proc.ProcessTree(pids...) {
 		s, err := b.host.Proc.Stat(pid)
 		if err == nil && pid != os.Getpid() && s.State != "Z" && s.State != "X" {
@@ -82,7 +82,8 @@ func (b *unkeptProcesses) findProcesses(r service.Record) []service.Process {
 // killTimeout is how long processes that were killed may take to be gone.
 const killTimeout = 10 * time.Second
 
-// endProcesses asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
+// endProcesses asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are
+// gone.
 func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
 	late := time.NewTimer(grace)

@@ -290,8 +290,8 @@ func (f *Folder) isStillEnding(folder *projectdir.Folder, w *service.Wanted, nam
 	return false
 }
 
-// EnsureSupervisor starts a supervisor if there is work for one and none is alive. A caller that waits for a change calls it after
-// each Look.
+// EnsureSupervisor starts a supervisor if there is work for one and none is alive. A caller that waits for a change
+// calls it after each ReadView.
 func (f *Folder) EnsureSupervisor(ctx context.Context) error {
 	folder, err := f.openFolder()
 	if err != nil || folder == nil || folder.HasSupervisor() {

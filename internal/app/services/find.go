@@ -49,8 +49,8 @@ func namedFilePath(path string) (string, error) {
 	return absolutePath(path)
 }
 
-// searchUpwards finds the first project's file here or above and reads it. A path that known accepts is not read. A file that
-// must not be used ends the search: what lies above it is not what the caller sees first.
+// searchUpwards finds the first project's file here or above and reads it. A path that known accepts is not read. A
+// file that must not be used ends the search: what lies above it is not what the caller sees first.
 func (s *Projects) searchUpwards(known func(file string) bool) (file string, data []byte, err error) {
 	home, _ := s.Host.Env.Lookup("HOME")
 	here, doubt := "", ""

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// Instance is the one instance of a service, filled in, wherever it is to run. A service with several has none such, and
-// only its name, folder and image are known.
+// Instance is the one instance of a service, filled in, wherever it is to run. A service with several has none such,
+// and only its name, folder and image are known.
 func (s *Projects) Instance(p *service.Project, name string) (service.Service, service.Instance, error) {
 	at := slices.IndexFunc(p.Services, func(s service.Service) bool { return s.Name == name })
 	if at < 0 {

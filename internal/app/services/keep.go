@@ -37,9 +37,9 @@ type Task struct {
 	Mistake error
 }
 
-// KeepInstance is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
-// It ends with the instance. If an earlier keeper was killed and its command lives, Keep supervises that command and
-// does not start a second one.
+// KeepInstance is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a
+// record of it. It ends with the instance. If an earlier keeper was killed and its command lives, KeepInstance
+// supervises that command and does not start a second one.
 func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
@@ -81,8 +81,8 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 	return k.runInstance(ctx)
 }
 
-// InstancePolicy are the rules and defaults that count for the start of an instance, from the file of its project; nil for
-// none.
+// InstancePolicy are the rules and defaults that count for the start of an instance, from the file of its project; nil
+// for none.
 func InstancePolicy(dir, instance, hash string) *policy.File {
 	folder, err := projectdir.Open(dir)
 	if err != nil {
@@ -165,8 +165,8 @@ func (k *keeper) runInstance(ctx context.Context) error {
 // endedBeforeStart is why an instance ended that was ended before its start.
 const endedBeforeStart = "it was ended before it was started"
 
-// continueRecord identifies this keeper and continues the record of the one before. Of a record from another boot only the
-// devices count.
+// continueRecord identifies this keeper and continues the record of the one before. Of a record from another boot only
+// the devices count.
 func (k *keeper) continueRecord(before *service.Record, found bool) error {
 	self, err := k.host.Proc.Stat(os.Getpid())
 	if err != nil {
@@ -206,8 +206,8 @@ func (k *keeper) resetRecord(restarts int, streak int) {
 	})
 }
 
-// watchForEnd ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
-// command could find the instance later.
+// watchForEnd ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that
+// no command could find the instance later.
 func (k *keeper) watchForEnd(w *projectdir.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
 		hash, now := k.folder.RequestedEnd(k.task.Instance)
@@ -248,7 +248,8 @@ func (k *keeper) setEnding() {
 	})
 }
 
-// changeRecord changes the record and writes it. A disk that is full costs the record, which is said once, and not the service.
+// changeRecord changes the record and writes it. A disk that is full costs the record, which is said once, and not the
+// service.
 func (k *keeper) changeRecord(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

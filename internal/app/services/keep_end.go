@@ -50,7 +50,6 @@ func (k *keeper) recordFinalEnd(ctx context.Context, r *job.Result) {
 	how := describeEnd(r.Code, r.Signal)
 	state := service.Failed
 	var why string
-
 	switch {
 	case ctx.Err() != nil || r.Asked:
 		state, why = service.Done, "it was ended"

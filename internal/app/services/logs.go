@@ -72,7 +72,7 @@ func (l *Logs) toLine(next func() (tail.Line, bool)) (LogLine, bool) {
 	}
 }
 
-// Wait returns when Now may have more, or after Look. The error is that of ctx.
+// Wait returns when Now may have more, or after ReadView. The error is that of ctx.
 func (l *Logs) Wait(ctx context.Context) error { return l.tail.Wait(ctx) }
 
 // Refresh makes Now return everything that was written before this call, and ends a Wait; any goroutine may call it.

@@ -163,8 +163,9 @@ func (l *stateReader) readAll(wanted *service.Wanted) map[string]service.Seen {
 	return seen
 }
 
-// readInstance reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends
-// is dead before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts meanwhile.
+// readInstance reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper
+// that ends is dead before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts
+// meanwhile.
 func (l *stateReader) readInstance(name, hash string) (s service.Seen) {
 	s.Kept = l.folder.HasKeeper(name)
 	r, found := l.folder.ReadRecord(name)

@@ -38,7 +38,8 @@ func folderOfProjects(host *machine.Host, create bool) (path string, err error) 
 	return path, nil
 }
 
-// UnhealthyReasons returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
+// UnhealthyReasons returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left
+// out.
 func UnhealthyReasons(host *machine.Host) map[string]string {
 	why := map[string]string{}
 	readRecords(host, func(_ service.Wanted, _ string, r service.Record) {
@@ -84,8 +85,8 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 	}
 }
 
-// ReadGround is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error
-// is a *gpu.Unavailable, and the ground is that of a project without GPUs.
+// ReadGround is the machine as a project finds it, with what this caller may see of it. If no device can be read, the
+// error is a *gpu.Unavailable, and the ground is that of a project without GPUs.
 func ReadGround(ctx context.Context, host *machine.Host) (service.Ground, error) {
 	config, err := host.Config()
 	if err != nil {

@@ -53,8 +53,8 @@ func (p *prober) close() {
 	}
 }
 
-// waitUntilReady returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that
-// of ctx, or says that the timeout of the file is over.
+// waitUntilReady returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error
+// is that of ctx, or says that the timeout of the file is over.
 func (p *prober) waitUntilReady(ctx context.Context, folder string, env []string, told func(why string)) error {
 	asking, cancel := ctx, context.CancelFunc(func() {})
 	if p.ready.Timeout > 0 {

@@ -55,8 +55,8 @@ func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (don
 	return false
 }
 
-// mainProcess is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after
-// the start had not written it down: then it is the first that no other of them started.
+// mainProcess is the command among the processes of an instance; zero when it is gone. A keeper that was killed right
+// after the start had not written it down: then it is the first that no other of them started.
 func (k *keeper) mainProcess(before service.Record, left []service.Process) service.Process {
 	if before.Main.PID != 0 {
 		if slices.Contains(left, before.Main) {

@@ -84,8 +84,8 @@ func absolutePath(path string) (string, error) {
 // Open is the folder of a project whose file was read. It is made when it is first needed.
 func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.folderOf(p.File) }
 
-// FindFolder is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
-// error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
+// FindFolder is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and
+// above. The error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
 func (s *Projects) FindFolder(path string) (*Folder, error) {
 	if path == "" {
 		file, _, err := s.searchUpwards(s.wasEverUp)
@@ -149,8 +149,8 @@ func (f *Folder) createFolder() (*projectdir.Folder, error) {
 	return projectdir.MakeFolder(top, filepath.Base(f.path))
 }
 
-// Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once
-// after it, for earlier changes.
+// Changes returns a channel with a value after each change that ReadView may show, closed when ctx ends. Call ReadView
+// once after it, for earlier changes.
 func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 	w, err := f.watchFolder()
 	out := make(chan struct{})

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// SuperviseProject is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own
-// death costs nothing: the keepers go on, and the next supervisor finds them by their locks.
+// SuperviseProject is the life of a project's supervisor. It ends when there is nothing to do, or another one lives.
+// Its own death costs nothing: the keepers go on, and the next supervisor finds them by their locks.
 func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
@@ -172,8 +172,8 @@ func anyAlive(seen map[string]service.Seen) bool {
 	return false
 }
 
-// releaseIfIdle ends this supervisor, unless a command has changed what is wanted meanwhile: the command then checks for a
-// supervisor, and finds none, or one that has seen the change.
+// releaseIfIdle ends this supervisor, unless a command has changed what is wanted meanwhile: the command then checks
+// for a supervisor, and finds none, or one that has seen the change.
 func (s *supervisor) releaseIfIdle() (bool, error) {
 	lock, err := s.folder.LockForEdit(editLockTimeout)
 	if errors.Is(err, os.ErrNotExist) {
@@ -299,8 +299,8 @@ func isTemporary(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EMFILE)
 }
 
-// recordRefused writes the record of an instance that no keeper can be started for, such as of a command that is too long: without
-// one, gpuard up would wait for it for ever.
+// recordRefused writes the record of an instance that no keeper can be started for, such as of a command that is too
+// long: without one, gpuard up would wait for it for ever.
 func (s *supervisor) recordRefused(i *service.Instance, why error) error {
 	lock, err := s.folder.LockKeeper(i.Name)
 	if err != nil || lock == nil {

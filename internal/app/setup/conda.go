@@ -94,8 +94,8 @@ func (c Conda) Wish() (ChangePlan, error) {
 // maskAssignment is a line of a shell that sets which GPUs are visible.
 var maskAssignment = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?((?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)=`)
 
-// nameMasks names the other hooks of a folder that set a mask. The hook of gpuard runs after them, and chooses only among the GPUs
-// that they leave visible.
+// nameMasks names the other hooks of a folder that set a mask. The hook of gpuard runs after them, and chooses only
+// among the GPUs that they leave visible.
 func nameMasks(folder string) (notes []string) {
 	names, _ := files.ListNames(folder, ".sh")
 	for _, name := range names {

@@ -18,8 +18,8 @@ import (
 // gpuard setup conda, so the empty string that conda leaves of it in a shell does no harm.
 const CondaChoice = "GPUARD_CONDA"
 
-// findPrefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of
-// the folders for environments
+// findPrefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one
+// of the folders for environments
 // (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
 func (c Conda) findPrefix() (string, error) {
 	active, _ := c.Host.Env.Lookup("CONDA_PREFIX")
@@ -33,7 +33,6 @@ func (c Conda) findPrefix() (string, error) {
 	}
 
 	var found []string
-
 	for _, e := range c.findEnvironments() {
 		if e.name == c.Name && !slices.Contains(found, e.folder) {
 			found = append(found, e.folder)
@@ -166,8 +165,8 @@ func (c Conda) EnvironmentNames() []string {
 	return slices.Compact(names)
 }
 
-// AskedFlags are the flags that the environment's own variable has, from its environment.yml or from conda env config vars
-// set; none where it has no such variable. conda keeps them in conda-meta/state (conda/conda:
+// AskedFlags are the flags that the environment's own variable has, from its environment.yml or from conda env config
+// vars set; none where it has no such variable. conda keeps them in conda-meta/state (conda/conda:
 // conda/core/prefix_data.py).
 func (c Conda) AskedFlags() ([]string, error) {
 	dir, err := c.findPrefix()

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// condaHook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes active
-// and sees no GPU, instead of all of them, with a message. Where gpuard is gone, the shell hides the GPUs itself, and
-// stores the earlier values in variables of its own.
+// condaHook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes
+// active and sees no GPU, instead of all of them, with a message. Where gpuard is gone, the shell hides the GPUs
+// itself, and stores the earlier values in variables of its own.
 //
 // The code works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
 type condaHook struct {
@@ -24,7 +24,8 @@ type condaHook struct {
 	ask, lease  bool
 }
 
-// commandWords are those of the command that chooses, behind the program's name. mode is what they have beside the choice.
+// commandWords are those of the command that chooses, behind the program's name. mode is what they have beside the
+// choice.
 func (h condaHook) commandWords(fish bool, mode ...string) []string {
 	command := []string{"env"}
 	switch {
@@ -89,8 +90,8 @@ func hidingVars() (set, unset []string) {
 	return set, unset
 }
 
-// hookText is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
-// with @WAS@.
+// hookText is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names
+// begin with @WAS@.
 func (h condaHook) hookText(name string) string {
 	how, format, fish := shellquote.Sh, []string(nil), strings.HasSuffix(name, ".fish")
 	if fish {

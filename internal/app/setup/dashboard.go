@@ -65,8 +65,9 @@ func stateColours() (words, colours []string) {
 		[]string{"#2f7d5b", "#4457d6", "#7c8cf0", "#6d747d", "#c1991c", "#e0762b", "#8b939d", "#d98b1f", "#b3261e"}
 }
 
-// grafanaDashboard is one for Grafana (grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model): who has what now, a
-// band of each device, a band of who had it, and the curves.
+// grafanaDashboard is one for Grafana
+// (grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model): who has what now, a band of
+// each device, a band of who had it, and the curves.
 func grafanaDashboard() jsonObject {
 	panels := []jsonObject{leaseTable(), bandOfStates(), bandOfUsers()}
 	for i, p := range curvePanels() {

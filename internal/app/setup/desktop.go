@@ -355,8 +355,8 @@ func mainCommand(path string, src []byte) (words []string, err error) {
 	return words, err
 }
 
-// judge refuses a command that surely leaves the GPUs of a lease, but for lists that are left out of the copy, and remarks on what
-// may. source is the entry that is copied; "" none: the command was typed.
+// judge refuses a command that surely leaves the GPUs of a lease, but for lists that are left out of the copy, and
+// remarks on what may. source is the entry that is copied; "" none: the command was typed.
 func (d Desktop) judge(source string, src []byte) (remarks []string, err error) {
 	words, err := mainCommand(source, src)
 	if err != nil {

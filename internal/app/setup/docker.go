@@ -95,7 +95,6 @@ func (d Docker) readProject(ctx context.Context, file string) (container.Project
 	}
 
 	err = e.CheckOverride(ctx)
-
 	if err != nil {
 		return container.Project{}, err
 	}

@@ -307,8 +307,8 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 	return changes, nil
 }
 
-// destinationFolder is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the
-// same Jupyters find it, and it goes when that goes. Everything else is the user's.
+// destinationFolder is the folder of the new kernel. One over a kernel of an environment belongs to that environment:
+// the same Jupyters find it, and it goes when that goes. Everything else is the user's.
 func (j Jupyter) destinationFolder(over jupyterKernel) (string, error) {
 	name, err := j.newKernelName()
 	if err != nil {

@@ -34,9 +34,9 @@ func (j Jupyter) userKernels() (string, error) {
 	return (&Setup{Host: j.Host}).homePath("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
 }
 
-// kernelPlaces are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also searches
-// the environment that it runs in. gpuard starts no Python to find it: it takes the active one, or that of the jupyter
-// or the python3 in PATH.
+// kernelPlaces are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also
+// searches the environment that it runs in. gpuard starts no Python to find it: it takes the active one, or that of the
+// jupyter or the python3 in PATH.
 func (j Jupyter) kernelPlaces() ([]kernelFolder, error) {
 	var all []kernelFolder
 	add := func(base, prefix string) {

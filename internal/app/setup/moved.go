@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// followMoves updates the record for files that their user has moved, such as ~/.bashrc into a folder with a symbolic link
-// in its place. Such a file belongs to the user, even if gpuard made it.
+// followMoves updates the record for files that their user has moved, such as ~/.bashrc into a folder with a symbolic
+// link in its place. Such a file belongs to the user, even if gpuard made it.
 func followMoves(r *edit.Record) {
 	for i := range r.Entries {
 		e := &r.Entries[i]

@@ -14,8 +14,8 @@ import (
 //go:embed alerts.yml
 var alertRules string
 
-// PrometheusWish are the files with which Prometheus reads gpuard serve at target and tells what is wrong, and with which
-// Grafana shows it, in a folder.
+// PrometheusWish are the files with which Prometheus reads gpuard serve at target and tells what is wrong, and with
+// which Grafana shows it, in a folder.
 func (s *Setup) PrometheusWish(folder, target string) (ChangePlan, error) {
 	dir, err := filepath.Abs(folder)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // queueUnit is the name of its unit.
 const queueUnit = "gpuard-queue.service"
 
-// QueueWish has the user's manager of systemd start the queue of gpuard submit after a boot. When the unit is stopped, the processes
-// of the queue and its jobs go on, and end by themselves.
+// QueueWish has the user's manager of systemd start the queue of gpuard submit after a boot. When the unit is stopped,
+// the processes of the queue and its jobs go on, and end by themselves.
 func (s *Setup) QueueWish() (ChangePlan, error) {
 	program, err := ProgramPath()
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 // serveUnit is the name of its units without the ending.
 const serveUnit = "gpuard-serve"
 
-// ServeWish has systemd start gpuard serve with these flags, with the machine or with the login of the user. The socket is
-// systemd's, so no request is lost while gpuard serve is replaced. What it starts besides its reader, such as the queue,
-// goes on without it.
+// ServeWish has systemd start gpuard serve with these flags, with the machine or with the login of the user. The socket
+// is systemd's, so no request is lost while gpuard serve is replaced. What it starts besides its reader, such as the
+// queue, goes on without it.
 func (s *Setup) ServeWish(listen string, flags []string, user bool) (ChangePlan, error) {
 	line, err := serveLine(flags)
 	if err != nil {

@@ -111,7 +111,6 @@ func (s *Setup) Apply(w ChangePlan) (_ Report, err error) {
 	}
 
 	err = checkSteps(steps)
-
 	if err != nil {
 		return Report{}, err
 	}
@@ -179,7 +178,6 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	}
 
 	err = checkSteps(steps)
-
 	if err != nil {
 		return Report{}, err
 	}
@@ -200,7 +198,6 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 func (s *Setup) Keys() ([]string, error) {
 	_, record, err := s.peekRecord()
 	var keys []string
-
 	for _, e := range record.Entries {
 		keys = append(keys, e.Setup)
 	}
@@ -243,8 +240,8 @@ func (s *Setup) homePath(variable, usual string, below ...string) (string, error
 	return filepath.Join(append([]string{dir}, below...)...), nil
 }
 
-// ProgramPath is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads
-// to this program, because that path outlives an update.
+// ProgramPath is the absolute path under which gpuard is started from what is set up: by its name on PATH where that
+// leads to this program, because that path outlives an update.
 func ProgramPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -268,8 +265,8 @@ func ProgramPath() (string, error) {
 	return self, nil
 }
 
-// readFound reads the file of a change. A block goes to where a symbolic link of the caller's or of root's leads; a file
-// of gpuard's own is never a link.
+// readFound reads the file of a change. A block goes to where a symbolic link of the caller's or of root's leads; a
+// file of gpuard's own is never a link.
 func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {

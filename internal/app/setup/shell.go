@@ -100,7 +100,6 @@ func (s Shell) rcFile() (path string, notes []string, err error) {
 		}
 
 		break
-
 	}
 
 	return path, notes, nil

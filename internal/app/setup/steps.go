@@ -16,7 +16,6 @@ import (
 func planSteps(r *edit.Record, w ChangePlan) ([]edit.Step, error) {
 	adoptMoved(r, w.Key)
 	var steps []edit.Step
-
 	for _, c := range w.Changes {
 		now, err := readFound(&c, r.KnownSums(c))
 		if err != nil {
@@ -46,7 +45,6 @@ func planSteps(r *edit.Record, w ChangePlan) ([]edit.Step, error) {
 func planRemoval(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 	followMoves(r)
 	var steps []edit.Step
-
 	for _, e := range r.EntriesOf(key) {
 		if slices.ContainsFunc(kept, func(s edit.Step) bool { return s.Path == e.Path && s.Block == e.Block }) {
 			continue
@@ -98,11 +96,11 @@ func checkSteps(steps []edit.Step) error {
 	return nil
 }
 
-// applySteps does the steps. The record knows of each before it is done. Where one fails, those before it are taken back.
+// applySteps does the steps. The record knows of each before it is done. Where one fails, those before it are taken
+// back.
 func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 	known := slices.Clone(m.Entries)
 	var paths []string
-
 	for _, step := range steps {
 		switch step.Action {
 		case edit.Create:
@@ -151,8 +149,8 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 	return nil
 }
 
-// undoSteps undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays
-// away: that comes after everything else, and is a matter of trying again.
+// undoSteps undoes steps that were done, the last first, and reports whether all is as before. What was taken away
+// stays away: that comes after everything else, and is a matter of trying again.
 func undoSteps(steps []edit.Step) bool {
 	for _, step := range slices.Backward(steps) {
 		var err error

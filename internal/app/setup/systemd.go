@@ -206,8 +206,8 @@ WantedBy=%s
 	return w, nil
 }
 
-// judge refuses a command that surely leaves the GPUs of its lease, and remarks on what may. unit is the one that it stands in; "" it
-// was typed. A container that is typed is for gpuard run to start.
+// judge refuses a command that surely leaves the GPUs of its lease, and remarks on what may. unit is the one that it
+// stands in; "" it was typed. A container that is typed is for gpuard run to start.
 func (s Systemd) judge(command []string, unit string) (remarks []string, err error) {
 	if container.EngineOf(command[0]) != "" {
 		return nil, nil

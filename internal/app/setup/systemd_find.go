@@ -89,7 +89,6 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	all = append(all, below("/usr/local/lib/systemd/user", "/usr/local/share/systemd/user", "/usr/lib/systemd/user", "/usr/share/systemd/user", "/lib/systemd/user")...)
 	beneath("generator.late")
 	var once []string
-
 	for _, dir := range all {
 		if !slices.Contains(once, dir) {
 			once = append(once, dir)
@@ -167,8 +166,8 @@ func (u unitFolders) findUnit(name string) (f foundUnit, err error) {
 	return f, nil
 }
 
-// readDropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same
-// name the first one counts, wherever they lie.
+// readDropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the
+// same name the first one counts, wherever they lie.
 func (u unitFolders) readDropIns(name string) (texts []string, later string, err error) {
 	paths := map[string]string{}
 	for _, folder := range u.dropInFolders(name) {
@@ -262,7 +261,6 @@ func dropInNames(name string) []string {
 
 	base, which, ofTemplate := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
 	var plain, others []string
-
 	for i := len(base) - 2; i > 0; i-- {
 		if base[i] != '-' {
 			continue

@@ -72,8 +72,8 @@ func (u unitService) notifiesStart() bool {
 	return slices.Contains([]string{"notify", "notify-reload", "dbus"}, u.unitType())
 }
 
-// runningClocks are the keys whose time runs while the service waits for a device, because it counts from the start or limits
-// it.
+// runningClocks are the keys whose time runs while the service waits for a device, because it counts from the start or
+// limits it.
 func (u unitService) runningClocks() []string {
 	keys := map[string][]string{"simple": {"WatchdogSec", "RuntimeMaxSec"}, "oneshot": {"TimeoutStartSec", "TimeoutSec"}}
 	keys["exec"], keys["idle"] = keys["simple"], keys["simple"]
@@ -106,7 +106,6 @@ func (u unitService) startCommands() ([][]unit.Command, error) {
 	}
 
 	var all [][]unit.Command
-
 	for _, line := range lines {
 		commands, err := unit.SplitCommands(line)
 		if err != nil {
@@ -224,7 +223,8 @@ func (u unitService) unitNotes(noWait bool) (notes []string) {
 	return notes
 }
 
-// environmentFiles are the existing files of EnvironmentFile=. A path with a specifier is taken literally, and so not found.
+// environmentFiles are the existing files of EnvironmentFile=. A path with a specifier is taken literally, and so not
+// found.
 func (u unitService) environmentFiles() (paths []string) {
 	for _, value := range u.valuesOf("EnvironmentFile") {
 		found, _ := filepath.Glob(filepath.Join(u.root, strings.TrimPrefix(value, "-")))

@@ -13,9 +13,10 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// LoginVariables are the variables of a shell without a lease, by the stricter of rule and the configuration files. There are
-// none inside of a job of gpuard or of another scheduler, which has set a mask, and none if the user has changed those
-// of the login. If files or devices cannot be read, no device is shown, and the error is returned with the variables.
+// LoginVariables are the variables of a shell without a lease, by the stricter of rule and the configuration files.
+// There are none inside of a job of gpuard or of another scheduler, which has set a mask, and none if the user has
+// changed those of the login. If files or devices cannot be read, no device is shown, and the error is returned with
+// the variables.
 func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) ([]visible.Var, error) {
 	env, gone, touched := host.Env.LiftLogin()
 	_, inside := env.Lookup("GPUARD_GPUS")
@@ -62,7 +63,6 @@ func allowedVariables(ctx context.Context, host *machine.Host, env visible.Env) 
 	}
 
 	var mine []visible.Target
-
 	for _, id := range pick.AllowedDevices(m, limits) {
 		d, slice, _ := m.FindDevice(id)
 		mine = append(mine, visible.Target{Index: d.Index, UUID: id, MIG: slice != nil, Vendor: d.Vendor})

@@ -24,9 +24,9 @@ type savedChoice struct {
 	before *envstack.Entry
 }
 
-// SaveChoice begins a choice that Restore can take back under this id. It is made as if the one before it under the same id
-// had never been: what that one hid can be chosen. keep is what the shell has to change for the variables of the
-// choice, and to remember what was before them; h is what was leased with them, nil for nothing.
+// SaveChoice begins a choice that RestoreChoice can take back under this id. It is made as if the one before it under
+// the same id had never been: what that one hid can be chosen. keep is what the shell has to change for the variables
+// of the choice, and to remember what was before them; h is what was leased with them, nil for nothing.
 func SaveChoice(host *machine.Host, id string) (keep func(vars []visible.Var, h *leases.HeldLease) ([]visible.Var, error), err error) {
 	stack, err := envstack.ReadStack(host.Env)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *savedChoice) finishChoice(vars []visible.Var, h *leases.HeldLease) ([]v
 	return append(out, s.rest.Push(e, s.host.Env, vars).AsVariable()), nil
 }
 
-// RestoreChoice is what puts the variables back that a choice changed, nothing where there was none. A lease that this very
-// shell took with it is given back; one that its parent has stays.
+// RestoreChoice is what puts the variables back that a choice changed, nothing where there was none. A lease that this
+// very shell took with it is given back; one that its parent has stays.
 func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visible.Var, error) {
 	stack, err := envstack.ReadStack(host.Env)
 	if err != nil {
@@ -89,8 +89,8 @@ func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visibl
 	return append(back, rest.AsVariable()), nil
 }
 
-// tookLease reports whether the caller's shell is the one that took the lease. A subshell, such as commands in parentheses,
-// cannot be told from a command substitution, except while the process that made the choice still runs.
+// tookLease reports whether the caller's shell is the one that took the lease. A subshell, such as commands in
+// parentheses, cannot be told from a command substitution, except while the process that made the choice still runs.
 func tookLease(host *machine.Host, e *envstack.Entry) bool {
 	shell := host.Proc.Shell(os.Getppid())
 	stat, err := host.Proc.Stat(shell)

@@ -25,14 +25,13 @@ func ChoiceVariables(ctx context.Context, host *machine.Host, spec job.Spec) ([]
 	return host.VarsForShell(append(vars, quota.ShareVars(host.Env, plan.Share, claim.LargestMemory(m, plan), nil)...)), nil
 }
 
-// NeverReasons are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside
-// of.
+// NeverReasons are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is
+// inside of.
 func NeverReasons(ctx context.Context, host *machine.Host, spec job.Spec) []string {
 	spec.Any = true
 	_, _, err := claim.DecideNow(ctx, host, spec)
 	var refusal *job.Refusal
 	var none *gpu.Unavailable
-
 	switch {
 	case errors.As(err, &refusal) && refusal.Never:
 		return []string{"as this machine is now, there will be no GPU: " + refusal.Summary + "; " + refusal.Remedy}

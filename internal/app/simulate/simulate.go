@@ -74,8 +74,8 @@ func ReadTrace(in io.Reader, name string) (Trace, error) {
 	return t, nil
 }
 
-// ReplayTrace replays the jobs on each machine with each policy, and returns the results in that order. progress is told now and
-// then which part of all is done, from any goroutine.
+// ReplayTrace replays the jobs on each machine with each policy, and returns the results in that order. progress is
+// told now and then which part of all is done, from any goroutine.
 func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Result, error) {
 	if r.Every > 1 {
 		kept := r.Trace.Jobs[:0]
@@ -96,7 +96,6 @@ func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) (
 	var started atomic.Int64
 	var next atomic.Int64
 	var workers sync.WaitGroup
-
 	for range min(all, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < all; i = int(next.Add(1)) - 1 {
@@ -168,7 +167,8 @@ func SizedMachine(m gpu.Machine, n int) gpu.Machine {
 	return out
 }
 
-// UsualSizes are usual sizes of machines on which all jobs fit: several, so that they can be compared, from the smallest on.
+// UsualSizes are usual sizes of machines on which all jobs fit: several, so that they can be compared, from the
+// smallest on.
 func UsualSizes(jobs []sim.Job) []int {
 	const several = 3
 	largest := 1

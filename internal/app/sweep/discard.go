@@ -7,8 +7,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// discardFolder removes what the sweep made in its folder, and the folder if nothing else is in it. That it is still the same
-// folder is told by the lock: where others may write in the folder above, they could have put another one in its place.
+// discardFolder removes what the sweep made in its folder, and the folder if nothing else is in it. That it is still
+// the same folder is told by the lock: where others may write in the folder above, they could have put another one in
+// its place.
 func (s *Sweep) discardFolder() {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {

@@ -58,8 +58,8 @@ func (s *Sweep) writeHost(text string) error {
 	return dir.Write(hostFile, []byte(text), 0o600)
 }
 
-// isSameHost compares two texts of a hostFile: the name of a host's folder, and what tells one boot of it from all others,
-// by which it is known under another name too. An earlier gpuard wrote the name alone.
+// isSameHost compares two texts of a hostFile: the name of a host's folder, and what tells one boot of it from all
+// others, by which it is known under another name too. An earlier gpuard wrote the name alone.
 func isSameHost(one, other string) bool {
 	a, b := strings.Split(one+"\n", "\n"), strings.Split(other+"\n", "\n")
 	return a[0] == b[0] || a[1] != "" && a[1] == b[1]

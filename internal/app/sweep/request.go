@@ -64,7 +64,8 @@ type Request struct {
 
 const requestSchema = "gpuard.sweep-question/1"
 
-// hasSameRuns reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
+// hasSameRuns reports whether two questions make the same runs. Their number at the same time, and their devices, may
+// differ.
 func (q *Request) hasSameRuns(other *Request) bool {
 	key := func(q *Request) []byte {
 		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
@@ -188,7 +189,6 @@ func judgeRuns(host *machine.Host, q *Request, command *grid.Command) error {
 	}
 
 	var said []string
-
 	for i := range runs {
 		words, err := command.Words(i)
 		var remarks []string
@@ -298,8 +298,8 @@ func makeFolder(dir string) (string, error) {
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
-// checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run. With
-// a mode it is made where it is missing.
+// checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run.
+// With a mode it is made where it is missing.
 func checkOwn(dir string, mode uint32) error {
 	own, err := sys.OpenOwnFolder(dir, mode)
 	switch {

@@ -1,6 +1,6 @@
-// Package tell tells the owner of the machine what gpuard serve has found: in the log, on the owner's terminals and by a
-// webhook; and it warns and ends outsiders as root's policy says. It decides nothing, and whoever calls it waits for no
-// terminal, no network and no process.
+// Package tell tells the owner of the machine what gpuard serve has found: in the log, on the owner's terminals and by
+// a webhook; and it warns and ends outsiders as root's policy says. It decides nothing, and whoever calls it waits for
+// no terminal, no network and no process.
 //
 //	o.Tell = tell.New(ctx, o.Host).Tell
 package tell

@@ -29,8 +29,8 @@ func allocationSuffix(env visible.Env) string {
 	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+prose.Brief(node))
 }
 
-// removalAge is the age from which the queue of an allocation is removed. Its logs lie in it, and a job that is requeued goes
-// on with it.
+// removalAge is the age from which the queue of an allocation is removed. Its logs lie in it, and a job that is
+// requeued goes on with it.
 const removalAge = 30 * 24 * time.Hour
 
 // removeOld removes the queues of allocations that are over for long, beside the one in dir.

@@ -22,8 +22,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Jobs of another scheduler have numbers of the same counter as those of this machine. A job is written down before it is
-// handed in, with a mark that the scheduler shows beside it: one whose hand-in was interrupted is found by that.
+// Jobs of another scheduler have numbers of the same counter as those of this machine. A job is written down before it
+// is handed in, with a mark that the scheduler shows beside it: one whose hand-in was interrupted is found by that.
 
 // What was handed in, in the folder of the job.
 const scriptFile = "script"
@@ -65,7 +65,6 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 	}
 
 	err = q.journal.Sync()
-
 	if err != nil {
 		return 0, nil, out, err
 	}
@@ -229,8 +228,8 @@ type Trouble struct {
 	Problem string `json:"problem"`
 }
 
-// RefreshAway asks the other schedulers where their jobs are, and writes down what has changed. A scheduler that does not answer
-// hides nothing: its jobs stay where they were last.
+// RefreshAway asks the other schedulers where their jobs are, and writes down what has changed. A scheduler that does
+// not answer hides nothing: its jobs stay where they were last.
 func (q *Queue) RefreshAway(ctx context.Context) ([]Trouble, error) {
 	state, err := q.Read()
 	if err != nil {
@@ -266,7 +265,6 @@ func (q *Queue) refreshEngine(ctx context.Context, name string, state *batchlog.
 	}
 
 	var asked []remote.AskedJob
-
 	for _, run := range list {
 		asked = append(asked, remote.AskedJob{Away: *state.Runs[run].Away, Submitted: state.Runs[run].Submitted})
 	}
@@ -314,7 +312,6 @@ func (q *Queue) askAway(ctx context.Context, kind batchlog.Kind, name string, nu
 	}
 
 	var jobs []batchlog.Away
-
 	for _, n := range numbers {
 		a := *q.state.Runs[n-1].Away
 		if a.ID == "" {

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/host/logfile"
 )
 
-// Copier returns what copies the output of these jobs into their logs, where their scheduler does not write these itself;
-// with follow it goes on until they have ended. It may run beside everything else. A job whose output is gone keeps what
-// was copied before.
+// Copier returns what copies the output of these jobs into their logs, where their scheduler does not write these
+// itself; with follow it goes on until they have ended. It may run beside everything else. A job whose output is gone
+// keeps what was copied before.
 func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) error, error) {
 	state, err := q.Read()
 	if err != nil {
@@ -29,7 +29,6 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 	}
 
 	var sources []source
-
 	for _, e := range list {
 		if e.Engine == "" || e.ID == "" {
 			continue
@@ -46,7 +45,6 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 	return func(ctx context.Context, follow bool) error {
 		problems := make([]error, len(sources))
 		var all sync.WaitGroup
-
 		for i, s := range sources {
 			all.Go(func() {
 				err := s.Logs(ctx, s.job, follow, func(name string) (io.WriteCloser, error) { return logfile.ResumeCopy(s.e.Log, name) })

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// countJobs is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
-// that it does not matter whether that file could be written.
+// countJobs is how many jobs a journal of this size has. A file says how many it had at some size; what follows is
+// read, so that it does not matter whether that file could be written.
 func (q *Queue) countJobs(size int64) (int, error) {
 	path, at := filepath.Join(q.Dir, countFile), int64(0)
 	var t batchlog.Tally
@@ -41,7 +41,8 @@ func (q *Queue) countJobs(size int64) (int, error) {
 	return t.Runs, machine.WriteFile(path, fmt.Appendf(nil, "%d %d %d %d\n", size, t.Runs, t.Lines, t.Lost), 0o600)
 }
 
-// OddLines names the lines of the journal that Submit found left out since a job was handed in last; of many the first ones.
+// OddLines names the lines of the journal that Submit found left out since a job was handed in last; of many the first
+// ones.
 func (q *Queue) OddLines() []string { return q.oddLineTexts(q.odd, len(q.odd)) }
 
 // OddIn names those that a state has left out.

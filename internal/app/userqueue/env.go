@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/host/journal"
 )
 
-// storeByHash writes an environment, or limits, into a file that is named by its content, so that a thousand jobs of one shell
-// need one. It is durable, because the job is.
+// storeByHash writes an environment, or limits, into a file that is named by its content, so that a thousand jobs of
+// one shell need one. It is durable, because the job is.
 func storeByHash(dir string, text string) (name string, err error) {
 	sum := sha256.Sum256([]byte(text))
 	name = hex.EncodeToString(sum[:16])
@@ -35,8 +35,8 @@ func storeByHash(dir string, text string) (name string, err error) {
 	return name, err
 }
 
-// withoutLeaseVars is an environment without what belongs to the lease, the job or the run that the shell is in: all of them end
-// before the job begins, and the devices of that lease are not the job's.
+// withoutLeaseVars is an environment without what belongs to the lease, the job or the run that the shell is in: all of
+// them end before the job begins, and the devices of that lease are not the job's.
 func withoutLeaseVars(env visible.Env) visible.Env {
 	var vars []visible.Var
 	if _, in := env.Lookup("GPUARD_LEASE"); in {

@@ -27,17 +27,14 @@ func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machi
 	}
 
 	var free []int64
-
 	// By device.
 	var endless []string
-
 	for i := range s.Devices {
 		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
 		free, endless = append(free, at), append(endless, lease)
 	}
 
 	var asked []queue.ForecastRequest
-
 	for i := range others {
 		of := []int{}
 		for k := range s.Devices {
@@ -49,7 +46,6 @@ func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machi
 	}
 
 	var own []*Entry
-
 	for i := range list {
 		if e := &list[i]; e.State == Waiting && e.HeldBack == "" && !e.Spec.CPU && e.Machine == machine && e.Engine == "" {
 			own = append(own, e)
@@ -112,8 +108,8 @@ func jobEstimate(e *Entry) time.Duration { return time.Duration(e.Estimate * flo
 // deviceCount is how many devices a job needs that needs one.
 func deviceCount(e *Entry) int { return max(1, pick.DeviceCount(e.Spec)) }
 
-// freeAt is when a device may be free, in ns since 1970, or Unknown, with the lease of which no end is known, "" where it is none.
-// own is the own job that runs there.
+// freeAt is when a device may be free, in ns since 1970, or Unknown, with the lease of which no end is known, "" where
+// it is none. own is the own job that runs there.
 func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless string) {
 	if len(d.Leases) == 0 && d.Reason == "" {
 		return now.UnixNano(), ""

@@ -181,8 +181,9 @@ func prepareJob(d *jobAllocators, w *runner.FolderWork, run int) (start runner.S
 		Limits: limits, Log: log, Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
-// jobAllocators are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
-// (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first one's.
+// jobAllocators are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole
+// process (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first
+// one's.
 type jobAllocators struct {
 	host *machine.Host
 	dir  string

@@ -200,8 +200,8 @@ func (q *Queue) listJobs(which func(State) bool, most int) (list []Entry, more i
 	return list, more, nil
 }
 
-// FindJob is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its lease in the
-// journal a moment later than its command has it.
+// FindJob is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its
+// lease in the journal a moment later than its command has it.
 func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 	q, err := Open(host, false)
 	if err != nil {

@@ -25,7 +25,8 @@ func CommandHash(command []string) uint32 {
 // CallerLimits are those that a job has if it is handed in now: the caller's.
 func CallerLimits() string { return limits.CallerLimits() }
 
-// notifyEnd tells who of the end of a job. What does that is the user's own, in the environment and the folder of the job.
+// notifyEnd tells who of the end of a job. What does that is the user's own, in the environment and the folder of the
+// job.
 func notifyEnd(dir string, lines *journal.Journal, all *batchlog.State, run int) error {
 	j, err := jobAt(lines, all, run)
 	if err != nil || j.Notify == "" {

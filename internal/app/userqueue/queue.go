@@ -1,7 +1,7 @@
-// Package userqueue keeps the jobs that a user has handed in, and has them run while nobody looks. The jobs of a user lie in
-// a journal in a folder of the user's own. Two processes of that user run them, which are there while there is work: the
-// keeper, and the runner that it starts (package runs). Every gpuard submit and gpuard queue starts the keeper where it
-// is missing.
+// Package userqueue keeps the jobs that a user has handed in, and has them run while nobody looks. The jobs of a user
+// lie in a journal in a folder of the user's own. Two processes of that user run them, which are there while there is
+// work: the keeper, and the runner that it starts (package runs). Every gpuard submit and gpuard queue starts the
+// keeper where it is missing.
 package userqueue
 
 import (
@@ -80,8 +80,8 @@ const (
 	envFolder = "env"
 )
 
-// Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
-// its jobs is inside of the allocation then, and ends with it.
+// Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what
+// runs its jobs is inside of the allocation then, and ends with it.
 func Folder(host *machine.Host) (string, error) {
 	return host.DurablePath(queueFolder + allocationSuffix(host.Env))
 }
@@ -202,8 +202,8 @@ func FindProgram(command string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Submit adds a job, or one for each task of an array, of which most run at the same time; 0 any number. When it returns,
-// they are on the disk. It returns the number of the first, and the log of each.
+// Submit adds a job, or one for each task of an array, of which most run at the same time; 0 any number. When it
+// returns, they are on the disk. It returns the number of the first, and the log of each.
 func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, most int) (number int, logs []string, err error) {
 	if len(what.After) > 0 {
 		if _, err := q.Read(); err != nil {
@@ -265,7 +265,6 @@ func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, m
 	}
 
 	var usage *exit.Usage
-
 	switch {
 	case errors.As(err, &usage):
 		return 0, nil, err
@@ -305,7 +304,6 @@ func (q *Queue) Pause(on bool) error {
 	}
 
 	err = q.journal.Append(text)
-
 	if err != nil {
 		return err
 	}
@@ -360,7 +358,6 @@ func (q *Queue) Ask(ctx context.Context, kind batchlog.Kind, numbers ...int) err
 		}
 
 		var lines [][]byte
-
 		for _, n := range own {
 			if err := checkRequest(state, kind, n); err != nil {
 				return nil, err
@@ -426,8 +423,8 @@ func (q *Queue) StartKeeper() error {
 // mostDying is how long a killed keeper or runner may have its lock still.
 const mostDying = time.Second
 
-// HasKeeper reports whether a process is there that starts the jobs. A killed one has its lock until the kernel has closed its
-// files. Who believed that lock would start no other, and what was just handed in would not run.
+// HasKeeper reports whether a process is there that starts the jobs. A killed one has its lock until the kernel has
+// closed its files. Who believed that lock would start no other, and what was just handed in would not run.
 func (q *Queue) HasKeeper() bool {
 	path := filepath.Join(q.Dir, lockFile)
 	for end := time.Now().Add(mostDying); journal.IsLocked(path); time.Sleep(time.Millisecond) {

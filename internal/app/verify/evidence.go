@@ -145,10 +145,10 @@ func (w *treeWatch) endWitness(cancel context.CancelFunc) {
 	}
 }
 
-// hidesAll are the variables by which a process of the job sees no GPU; "" where it sees one, or that is a guess. Something between
-// gpuard and it may have changed them.
+// hidesAll are the variables by which a process of the job sees no GPU; "" where it sees one, or that is a guess.
+// Something between gpuard and it may have changed them.
 func (w *treeWatch) hidesAll(env visible.Env, pid int) string {
-	x, _, masks := explain.EnvironmentOf(w.host, env, pid, w.facts.Machine)
+	x, _, masks := explain.VisibleTo(w.host, env, pid, w.facts.Machine)
 	if len(w.facts.Machine.Devices) == 0 || len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}
@@ -167,8 +167,8 @@ func frameworkAnswers(pid int, frameworks []string, out []byte, reason, hides st
 	return all
 }
 
-// witnessObstacle says why a process's program must not be started by us: it could do in our name what its owner cannot do, or
-// it is another program under the same path here.
+// witnessObstacle says why a process's program must not be started by us: it could do in our name what its owner cannot
+// do, or it is another program under the same path here.
 func witnessObstacle(host *machine.Host, pid int, p proc.Program) string {
 	uid, known := host.Proc.Owner(pid)
 	switch {
@@ -182,8 +182,8 @@ func witnessObstacle(host *machine.Host, pid int, p proc.Program) string {
 	return ""
 }
 
-// witnessEnv is the environment for the witness: that of the job without the lease, with the frameworks' settings that keep
-// them from allocating most of a GPU's memory (JAX's and TensorFlow's guides on GPU memory).
+// witnessEnv is the environment for the witness: that of the job without the lease, with the frameworks' settings that
+// keep them from allocating most of a GPU's memory (JAX's and TensorFlow's guides on GPU memory).
 func witnessEnv(env []string) []string {
 	own := []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true", "TF_CPP_MIN_LOG_LEVEL=3", "PYTHONDONTWRITEBYTECODE=1"}
 	return append(own, slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_LEASE=") })...)

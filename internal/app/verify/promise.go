@@ -13,7 +13,7 @@ import (
 func (w *treeWatch) readPromise() {
 	w.promised = true
 	f := &w.facts
-	x, inside, masks := explain.EnvironmentOf(w.host, w.env, f.PID, f.Machine)
+	x, inside, masks := explain.VisibleTo(w.host, w.env, f.PID, f.Machine)
 	f.Promised = []gpu.UUID{}
 
 	for _, e := range x.Visible {

@@ -56,8 +56,8 @@ func (w *treeWatch) readTree() (alive bool) {
 	return alive
 }
 
-// noteProcess notes a process of the driver's list that belongs to the job: by descent, or because it was started inside the
-// job's lease and has left the tree.
+// noteProcess notes a process of the driver's list that belongs to the job: by descent, or because it was started
+// inside the job's lease and has left the tree.
 func (w *treeWatch) noteProcess(m gpu.Machine, p gpu.Process) {
 	known := w.members[p.PID]
 	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.isInLease(p) {

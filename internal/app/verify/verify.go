@@ -108,8 +108,8 @@ func ProveJob(ctx context.Context, host *machine.Host, target string, patience t
 	return w.watchUntilClear(ctx), nil
 }
 
-// ProveCommand runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
-// when the command has ended, with the way in which it ended. An error is about the start.
+// ProveCommand runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and
+// returns when the command has ended, with the way in which it ended. An error is about the start.
 func ProveCommand(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
 	if err := CheckVerifiable(host); err != nil {
 		return nil, "", err

@@ -55,8 +55,8 @@ func (s *State) ArrayRunning(run int) (running int, full bool) {
 	return g.live + g.taken, g.live+g.taken >= g.most
 }
 
-// TakeArrayPlace reserves a place among those of its array for a run that is about to start; false where all are taken: Fresh
-// lists the run again when one is free. Untake is to be called when the run has begun, or is not to.
+// TakeArrayPlace reserves a place among those of its array for a run that is about to start; false where all are taken:
+// Fresh lists the run again when one is free. Untake is to be called when the run has begun, or is not to.
 func (s *State) TakeArrayPlace(run int) bool {
 	g := s.Runs[run].array
 	switch {

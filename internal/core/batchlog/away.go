@@ -51,7 +51,8 @@ func (s EngineState) Over() bool {
 	return s == Finished || s == Broken || s == Ended || s == Unknown || s == Refused
 }
 
-// applyEngineReport takes what an engine said. Several processes may ask at the same time; the first end that is written counts.
+// applyEngineReport takes what an engine said. Several processes may ask at the same time; the first end that is
+// written counts.
 func (s *State) applyEngineReport(e Event) error {
 	r := &s.Runs[e.Run]
 	if r.Away == nil || e.Told == nil {

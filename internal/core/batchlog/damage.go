@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// OddLine is a line of a queue's journal that cannot be read, or is impossible after those before it. It is left out, and
-// the lines after it count.
+// OddLine is a line of a queue's journal that cannot be read, or is impossible after those before it. It is left out,
+// and the lines after it count.
 type OddLine struct {
 	Number int // from 1
 	Why    error
@@ -18,8 +18,8 @@ func (o OddLine) DescribeIn(file string) string {
 	return fmt.Sprintf("line %d of %s is no record (%v), and is left out", o.Number, file, o.Why)
 }
 
-// Tally counts the runs of a queue as State does, without a state of each. A run whose line is damaged keeps its number:
-// the first that can be read after it has the next one.
+// Tally counts the runs of a queue as State does, without a state of each. A run whose line is damaged keeps its
+// number: the first that can be read after it has the next one.
 type Tally struct {
 	Runs  int
 	Lines int
@@ -58,8 +58,8 @@ func parseEvent(line []byte) (e Event, err error) {
 	return e, nil
 }
 
-// missingBefore is how many runs are missing before one that is submitted. More than damaged lines can have held is no damage,
-// but a wrong number.
+// missingBefore is how many runs are missing before one that is submitted. More than damaged lines can have held is no
+// damage, but a wrong number.
 func (e Event) missingBefore(runs, lost int) (missing int, err error) {
 	missing = e.Run - runs
 	if e.Job == nil || missing < 0 || missing > lost {
@@ -75,7 +75,8 @@ func (e Event) missingBefore(runs, lost int) (missing int, err error) {
 	return missing, nil
 }
 
-// maxLostRuns is how many runs a line that was left out may have held: several where the breaks between lines are damaged too.
+// maxLostRuns is how many runs a line that was left out may have held: several where the breaks between lines are
+// damaged too.
 func maxLostRuns(e Event, line []byte) int {
 	// Bytes that a Submit has at least.
 	const shortest = 64
@@ -122,7 +123,8 @@ func (s *State) skipLine(e Event, line []byte, why error) {
 // maxOddLines is how many odd lines are remembered.
 const maxOddLines = 3
 
-// addUnreadable adds a run whose line cannot be read. It is over: nobody knows what it was to do, or whether it has done it.
+// addUnreadable adds a run whose line cannot be read. It is over: nobody knows what it was to do, or whether it has
+// done it.
 func (s *State) addUnreadable(next Event) {
 	end := Event{Kind: End, Run: len(s.Runs), At: next.At, Exit: 125, Problem: "its line in the journal of the queue cannot be read; hand it in again"}
 	s.Runs = append(s.Runs, Run{Name: "(unreadable)", Phase: Failed, Unread: true, Submitted: next.At, last: &end})
@@ -130,8 +132,8 @@ func (s *State) addUnreadable(next Event) {
 	s.Count.Failed++
 }
 
-// assumeBegun: what has started or ended was begun, also where the line that says it cannot be read. Otherwise it would be
-// started once more.
+// assumeBegun: what has started or ended was begun, also where the line that says it cannot be read. Otherwise it would
+// be started once more.
 func (s *State) assumeBegun(e Event) {
 	if s.Odd == 0 || s.Runs[e.Run].Phase != Waiting || e.Kind != Start && e.Kind != End && e.Kind != Gone {
 		return

@@ -64,9 +64,9 @@ func (p *Past) Class(kind uint32, devices int, time time.Duration) uint64 {
 // IsGuessed reports whether a class is of commands that have not ended yet, so that it may become another one.
 func IsGuessed(class uint64) bool { return class >= unknownClass }
 
-// EstimateOf is the estimate of a class: what the owner said, else the mean of the last two runs of the same kind, else the
-// mean of the last runs on as many devices, else the mean of the last ones on any number; 0 where none has ended. It is
-// the mean because a few long runs take most of the time, and what orders runs is the device time to be expected.
+// EstimateOf is the estimate of a class: what the owner said, else the mean of the last two runs of the same kind, else
+// the mean of the last runs on as many devices, else the mean of the last ones on any number; 0 where none has ended.
+// It is the mean because a few long runs take most of the time, and what orders runs is the device time to be expected.
 func (p *Past) EstimateOf(class uint64) time.Duration {
 	switch {
 	case class >= unknownClass:

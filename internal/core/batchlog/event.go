@@ -10,8 +10,8 @@ import (
 // Kind is an event of a run.
 type Kind string
 
-// Kinds of events. The events of a run are Begin, Start, Moved and Ran, End; Gone if its end is unknown. Those of a queue also have
-// Submit, which makes a run, and what its owner asked for since.
+// Kinds of events. The events of a run are Begin, Start, Moved and Ran, End; Gone if its end is unknown. Those of a
+// queue also have Submit, which makes a run, and what its owner asked for since.
 const (
 	// Its process is about to be created.
 	Begin Kind = "begin"

@@ -1,5 +1,5 @@
-// Package batchlog is the record of commands that are started one after the other, as those of a sweep and of a queue: the
-// events of each, and the state that they add up to:
+// Package batchlog is the record of commands that are started one after the other, as those of a sweep and of a queue:
+// the events of each, and the state that they add up to:
 //
 //	s := runs.NewState(3, runs.Retry{})
 //	err := s.Add(runs.Event{Kind: runs.Begin, Run: 0})
@@ -88,8 +88,8 @@ func eventOrZero(e *Event) Event {
 	return *e
 }
 
-// KnowsProcess reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
-// sweep that was killed before it collected a child leaves it there.
+// KnowsProcess reports whether a process with that start time is in some run's Start event, also of a run that has
+// ended: a sweep that was killed before it collected a child leaves it there.
 func (s *State) KnowsProcess(pid int, ticks uint64) bool {
 	for i := range s.Runs {
 		if e := s.Runs[i].begun; e != nil && e.Kind == Start && e.PID == pid && e.Ticks == ticks {
@@ -389,8 +389,8 @@ func (s *State) endRun(run int, e Event) {
 // IsCancelled reports whether a run was told to end, and has not ended by itself since.
 func (s *State) IsCancelled(run int) bool { return s.Runs[run].cancelled }
 
-// recordGone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that was
-// asked for.
+// recordGone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that
+// was asked for.
 func (s *State) recordGone(run int) {
 	switch {
 	case !s.queue:
@@ -402,8 +402,9 @@ func (s *State) recordGone(run int) {
 	}
 }
 
-// RestBeforeRetry is how much is left at now of the pause before a failed run is started again; first is the shortest pause. It
-// is 0 for a run that has not failed, after a fault of the machine, and where the clock was set back behind the failure.
+// RestBeforeRetry is how much is left at now of the pause before a failed run is started again; first is the shortest
+// pause. It is 0 for a run that has not failed, after a fault of the machine, and where the clock was set back behind
+// the failure.
 func (s *State) RestBeforeRetry(run int, first time.Duration, now time.Time) time.Duration {
 	r := &s.Runs[run]
 	e := r.LastEvent()

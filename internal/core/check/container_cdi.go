@@ -67,8 +67,8 @@ func cdiSpecs() Check {
 	}}
 }
 
-// unreadSpecFinding reports a file that could not be read. Its devices are unknown, so the advice must not overwrite it. A
-// file that only root may read works for Docker, but not for Podman run by an ordinary user.
+// unreadSpecFinding reports a file that could not be read. Its devices are unknown, so the advice must not overwrite
+// it. A file that only root may read works for Docker, but not for Podman run by an ordinary user.
 func unreadSpecFinding(code string, spec hostinfo.CDISpec, c hostinfo.Containers) Finding {
 	switch {
 	case !spec.Closed:
@@ -94,7 +94,6 @@ func cdiDriver() Check {
 			}
 
 			var found []Finding
-
 			for _, spec := range usable {
 				found = append(found, compareSpec(page.Code, spec, isOverruled(spec, usable), s)...)
 			}
@@ -149,8 +148,8 @@ func otherDriver(of string, s hostinfo.Site) string {
 	return cmp.Or(d.Library, d.Module)
 }
 
-// compareIdentifiers compares the identifiers that a file names with the machine's. Files that name devices only by number do not
-// say which devices they mean. A split GPU is described by its MIG devices.
+// compareIdentifiers compares the identifiers that a file names with the machine's. Files that name devices only by
+// number do not say which devices they mean. A split GPU is described by its MIG devices.
 func compareIdentifiers(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
 	named := map[string]bool{}
 	for _, name := range spec.Devices {

@@ -36,7 +36,6 @@ func eachDevice(code, what, calm string, check func(deviceSite) []Finding) func(
 		}
 
 		var found []Finding
-
 		for _, d := range s.Machine.Found.Devices {
 			if isAnswering(d) {
 				found = append(found, check(deviceSite{s, d})...)
@@ -74,7 +73,6 @@ func checkAnswers(s hostinfo.Site) []Finding {
 	}
 
 	var found []Finding
-
 	for _, d := range s.Machine.Found.Devices {
 		if isAnswering(d) {
 			continue

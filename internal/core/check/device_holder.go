@@ -40,7 +40,6 @@ func checkHolders(s hostinfo.Site) []Finding {
 	}
 
 	var found []Finding
-
 	for _, d := range m.Devices {
 		if d.Unlisted != "" {
 			found = append(found, unknownFinding(code, "who is on "+deviceLabel(m, d), d.Unlisted, "")...)
@@ -48,7 +47,6 @@ func checkHolders(s hostinfo.Site) []Finding {
 	}
 
 	var living []leftover.Row
-
 	for _, r := range s.Leftovers.Found {
 		if f, dead := lostMemory(code, s, r); dead {
 			found = append(found, f)
@@ -72,8 +70,8 @@ func checkHolders(s hostinfo.Site) []Finding {
 	return found
 }
 
-// lostMemory reports memory that no living process accounts for; false for the others. Processes outside a container, and
-// those of Windows under WSL, cannot be seen.
+// lostMemory reports memory that no living process accounts for; false for the others. Processes outside a container,
+// and those of Windows under WSL, cannot be seen.
 func lostMemory(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 	m, limitedView := s.Machine.Found, s.Container != "" || s.Driver.Found.WSL
 	where := fmt.Sprintf("GPU %d", r.Index)
@@ -130,7 +128,6 @@ func ofUser(user string) string {
 func holdersText(s hostinfo.Site, rows []leftover.Row) string {
 	const most = 4
 	var words []string
-
 	for i, r := range rows {
 		if i == most {
 			words = append(words, fmt.Sprintf("%d more", len(rows)-most))

@@ -47,7 +47,6 @@ func checkXID(s hostinfo.Site) []Finding {
 	}
 
 	var found []Finding
-
 	for _, a := range errorsOf(s) {
 		var seen []int
 		for _, x := range a.xids {
@@ -132,7 +131,6 @@ const recentErrorAge = 10 * time.Minute
 func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding, bool) {
 	var times int
 	var last gpu.XID
-
 	for _, x := range a.xids {
 		if x.Code == number {
 			times++

@@ -90,7 +90,6 @@ func checkBoundDriver(s hostinfo.Site) []Finding {
 	}
 
 	var found []Finding
-
 	for _, driver := range slices.Sorted(maps.Keys(others)) {
 		found = append(found, foreignDriverFinding(s, code, driver, others[driver], len(own)))
 	}
@@ -271,8 +270,8 @@ func showsNone(s hostinfo.Site) bool {
 	return strings.Contains(s.Machine.Problem, "reports no device") || strings.Contains(s.Machine.Problem, "No devices were found")
 }
 
-// isDeniedByCgroup reports whether a device cgroup denies this process a card. Where the module does not say which device file
-// is the card's, any denied file counts.
+// isDeniedByCgroup reports whether a device cgroup denies this process a card. Where the module does not say which
+// device file is the card's, any denied file counts.
 func isDeniedByCgroup(s hostinfo.Site, c hostinfo.Card) bool {
 	return s.Nodes.Problem == "" && slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool {
 		return n.Kept && (c.Minor == nil || n.Path == fmt.Sprintf("/dev/nvidia%d", *c.Minor))

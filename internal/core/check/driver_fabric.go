@@ -68,8 +68,8 @@ func checkFabric(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// firstHopperMajor is the first compute capability whose GPUs need the daemon only once: new programs start even after it has
-// ended (Fabric Manager user guide, ABORT_CUDA_JOBS_ON_FM_EXIT, which works on earlier ones only).
+// firstHopperMajor is the first compute capability whose GPUs need the daemon only once: new programs start even after
+// it has ended (Fabric Manager user guide, ABORT_CUDA_JOBS_ON_FM_EXIT, which works on earlier ones only).
 const firstHopperMajor = 9
 
 // needsFabric reports whether certainly no program starts on the GPUs while the daemon does not run.

@@ -65,7 +65,6 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	kept := slices.DeleteFunc(slices.Clone(cardFiles), func(n hostinfo.Node) bool { return !n.Kept })
 	closed := slices.DeleteFunc(slices.Clone(own), func(n hostinfo.Node) bool { return n.Problem == "" || n.Kept })
 	var missing []string
-
 	for _, path := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm"} {
 		if !slices.ContainsFunc(own, func(n hostinfo.Node) bool { return n.Path == path }) {
 			missing = append(missing, path)
@@ -92,7 +91,8 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	return nil
 }
 
-// deniedFinding reports files whose permissions exclude this user. If only one card's file does, the other cards still work.
+// deniedFinding reports files whose permissions exclude this user. If only one card's file does, the other cards still
+// work.
 func deniedFinding(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Finding {
 	n := closed[0]
 	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", nodePathsText(closed), n.Mode, n.UID, n.GID), why,

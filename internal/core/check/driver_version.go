@@ -80,7 +80,8 @@ func checkVersion(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// isDriverVersion reports whether the number in a library's name is a driver version: these have had three digits since 2007.
+// isDriverVersion reports whether the number in a library's name is a driver version: these have had three digits since
+// 2007.
 func isDriverVersion(version string) bool {
 	major, ok := compat.Major(version)
 	return ok && major >= 100

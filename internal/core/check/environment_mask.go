@@ -57,7 +57,6 @@ func maskHidesAll() Check {
 		m := s.Machine.Found
 		hidden, _ := visible.HiddenDevices(s.Env, m)
 		var reasons []string
-
 		for i := range m.Devices {
 			why, gone := hidden[m.Devices[i].UUID]
 			if !gone {
@@ -83,8 +82,8 @@ func maskHidesAll() Check {
 	}}
 }
 
-// unmaskAdvice says how to remove the masks. The advice keeps the mask of a Slurm job or a lease, because without it programs
-// could use devices of others.
+// unmaskAdvice says how to remove the masks. The advice keeps the mask of a Slurm job or a lease, because without it
+// programs could use devices of others.
 func unmaskAdvice(env visible.Env, names []string) string {
 	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
@@ -188,7 +187,6 @@ func maskList() Check {
 
 		_, notes := visible.HiddenDevices(s.Env, s.Machine.Found)
 		var found []Finding
-
 		for _, n := range notes {
 			do := fmt.Sprintf("write a plain list, as in %s=0,1; gpuard explain shows how it is read", plainMask(n.Text))
 			switch {

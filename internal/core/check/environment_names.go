@@ -87,9 +87,10 @@ func debugNames() Check {
 	}}
 }
 
-// debugSeverity is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see one GPU.
-// The driver allows no peer-to-peer access between GeForce cards of the 40 series, so launchers set NCCL_P2P_DISABLE
-// for them (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
+// debugSeverity is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see
+// one GPU. The driver allows no peer-to-peer access between GeForce cards of the 40 series, so launchers set
+// NCCL_P2P_DISABLE for them (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables
+// of NCCL.
 func debugSeverity(n compat.Name, s hostinfo.Site) Severity {
 	direct := strings.HasPrefix(n.Name, "NCCL_P2P_")
 	switch {
@@ -177,7 +178,6 @@ func ncclFiles() Check {
 		}
 
 		var found []Finding
-
 		for _, f := range s.NCCL.Found {
 			found = append(found, ncclFile(page.Code, f, s)...)
 		}
@@ -228,7 +228,6 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 func firstSettings(settings []string) string {
 	const most = 8
 	var shown []string
-
 	for _, s := range settings[:min(most, len(settings))] {
 		shown = append(shown, prose.Brief(s))
 	}

@@ -34,7 +34,6 @@ func KubernetesPages() (pages []Page) {
 func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	d := Diagnosis{Findings: []Finding{}}
 	var stop *Finding
-
 	for _, check := range clusterChecks() {
 		found := check.look(c)
 		d.Findings = append(d.Findings, found...)
@@ -68,7 +67,8 @@ func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	return d
 }
 
-// countClusterGPUs counts the GPUs of nodes that take jobs. A GPU that both the plugin and the driver offer is counted once.
+// countClusterGPUs counts the GPUs of nodes that take jobs. A GPU that both the plugin and the driver offer is counted
+// once.
 func countClusterGPUs(hosts []kubernetes.Host) (free, all int, known bool) {
 	known = true
 	seen := map[string]bool{}
@@ -123,7 +123,6 @@ func clusterRights() clusterCheck {
 		dra, _ := c.SupportsDRA()
 		plugin := slices.ContainsFunc(c.Hosts(), func(h kubernetes.Host) bool { return !h.DRA })
 		var found []Finding
-
 		for _, r := range c.Allowed.Found {
 			if r.Granted || strings.HasPrefix(r.Resource, "resourceclaimtemplates") && !dra {
 				continue
@@ -209,7 +208,6 @@ func clusterNodes() clusterCheck {
 		}
 
 		var found []Finding
-
 		for _, off := range []string{"not ready", "cordoned"} {
 			if len(by[off]) > 0 {
 				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", prose.CountNoun(len(by[off]), "node"), off, fewNames(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})

@@ -47,7 +47,6 @@ func checkCUDA(s hostinfo.Site) []Finding {
 	}
 
 	var found []Finding
-
 	for _, t := range s.Toolkits.Found {
 		if runs, known := compat.DriverRuns(driver, t.Version); known && !runs {
 			found = append(found, tooOldFinding(code, driver, t.Version, "the toolkit in "+prose.Clean(t.Folder)))
@@ -209,7 +208,6 @@ func checkLibraries(s hostinfo.Site) []Finding {
 	}
 
 	var names []string
-
 	for _, l := range first {
 		for _, stem := range []string{"libcudart", "libcublas", "libcudnn", "libnccl"} {
 			if strings.HasPrefix(l.Name, stem+".so.") {

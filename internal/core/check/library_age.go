@@ -24,7 +24,8 @@ Update the driver where the card allows it: the Kepler generation ends with driv
 	}, false, checkDriverAge}
 }
 
-// checkDriverAge says what runs with a driver that is too old for the builds of today, also where none is installed yet.
+// checkDriverAge says what runs with a driver that is too old for the builds of today, also where none is installed
+// yet.
 func checkDriverAge(s hostinfo.Site) []Finding {
 	const code = "driver-age"
 	driver := driverVersion(s)

@@ -42,7 +42,8 @@ func hasWindowsDriver(d hostinfo.Driver) bool {
 	return d.CUDAPath != "" || d.LibraryPath != "" || d.Elsewhere != ""
 }
 
-// hasNoGPU reports whether this machine certainly has no GPU of a supported vendor, so that checks of devices do not apply.
+// hasNoGPU reports whether this machine certainly has no GPU of a supported vendor, so that checks of devices do not
+// apply.
 func hasNoGPU(s hostinfo.Site) bool {
 	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(devicesOfVendor(s, gpu.AMD)) == 0
 }

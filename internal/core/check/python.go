@@ -36,7 +36,6 @@ func inPythons(code, content string, packages []string, check func(s hostinfo.Si
 		}
 
 		var all []Finding
-
 		for _, p := range s.Pythons.Found {
 			for _, f := range check(s, p) {
 				f.Code = code
@@ -98,7 +97,8 @@ func isFromConda(p hostinfo.Python, names ...string) bool {
 
 // condaCPU finds the first of conda's packages with one of these names whose build is for the CPU: conda-forge writes
 // "cpu_py312h…" for JAX and TensorFlow and "py312h…_0_cpu" for ONNX Runtime, Anaconda "mkl_py39…" and "eigen_py39…" for
-// TensorFlow. Source: anaconda.org/conda-forge/{jaxlib,onnxruntime,tensorflow-base}/files, anaconda.org/main/tensorflow/files.
+// TensorFlow. Source: anaconda.org/conda-forge/{jaxlib,onnxruntime,tensorflow-base}/files,
+// anaconda.org/main/tensorflow/files.
 func condaCPU(p hostinfo.Python, names ...string) (hostinfo.Package, bool) {
 	i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool {
 		cpu := strings.HasPrefix(k.Build, "cpu") || strings.HasSuffix(k.Build, "_cpu") || strings.HasPrefix(k.Build, "mkl_") || strings.HasPrefix(k.Build, "eigen_")
@@ -121,9 +121,9 @@ func condaBuild(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package) []Findin
 		Do: fmt.Sprintf("conda install -p %s -c conda-forge %s", shellquote.Sh(p.Prefix), shellquote.Sh(name+"=*=*cuda*"))}}
 }
 
-// pipInstall is the command that installs packages into an environment. A distribution's Python refuses pip, so there the
-// advice is a new environment.
-// Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
+// pipInstall is the command that installs packages into an environment. A distribution's Python refuses pip, so there
+// the advice is a new environment. Source:
+// packaging.python.org/en/latest/specifications/externally-managed-environments.
 func pipInstall(p hostinfo.Python, packages string) string {
 	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if p.Prefix == "/usr" {
@@ -157,7 +157,6 @@ func nvidiaDevices(s hostinfo.Site) []gpu.Device {
 	m := s.Machine.Found
 	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var all, seen []gpu.Device
-
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
 			continue
@@ -223,17 +222,16 @@ func pythonEnvironments() Check {
 	}}
 }
 
-// environmentsText lists the environments: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
+// environmentsText lists the environments: "2 Python environments: /home/ann/venv (Python 3.11), with torch
+// 2.9.0+cu128; …".
 func environmentsText(found []hostinfo.Python) string {
 	if len(found) == 0 {
 		return "no Python environment was found"
 	}
 	var words []string
-
 	for _, p := range found {
 		word := environmentOf(p)
 		var with []string
-
 		for _, name := range []string{"torch", "tensorflow", "jax", "onnxruntime-gpu", "onnxruntime", "vllm"} {
 			if k, ok := findPackage(p, name); ok {
 				with = append(with, name+" "+k.Version)

@@ -23,7 +23,6 @@ func onnxBuild() Check {
 		}
 
 		var fit []string
-
 		switch {
 		case hasVendor(s, gpu.NVIDIA):
 			fit = []string{"onnxruntime-gpu", "ort-nightly-gpu", "onnxruntime-training"}
@@ -32,7 +31,6 @@ func onnxBuild() Check {
 		}
 
 		var others []hostinfo.Package
-
 		for _, k := range p.Packages {
 			if slices.Contains(fit, k.Name) {
 				return nil
@@ -144,8 +142,8 @@ func llamaBuild() Check {
 	})}
 }
 
-// installLlama is the command that installs llama-cpp-python for CUDA: a wheel that this driver and all GPUs here can run, or else
-// its sources.
+// installLlama is the command that installs llama-cpp-python for CUDA: a wheel that this driver and all GPUs here can
+// run, or else its sources.
 func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 	const again = "--force-reinstall --no-deps --no-cache-dir "
 	const fromSource = "--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on"
@@ -174,8 +172,8 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 	return source
 }
 
-// swapFitting says how pip replaces a package by a build that the driver and all GPUs here can run: the newest release, or the
-// last one for an older CUDA. With a driver that runs none it says so.
+// swapFitting says how pip replaces a package by a build that the driver and all GPUs here can run: the newest release,
+// or the last one for an older CUDA. With a driver that runs none it says so.
 func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) string {
 	name, extra, _ := strings.Cut(requirement, "[")
 	isNewest, fits := true, false

@@ -33,7 +33,6 @@ func onnxBoth() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "no environment has two builds of ONNX Runtime", []string{"onnxruntime", "onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		in := map[string][]string{}
 		var folders []string
-
 		for _, k := range p.Packages {
 			if !slices.Contains(onnxFamily(), k.Name) || slices.Contains(in[k.Folder], k.Name) {
 				continue
@@ -45,7 +44,6 @@ func onnxBoth() Check {
 		}
 
 		var bad []Finding
-
 		for _, folder := range folders {
 			names := in[folder]
 			if len(names) < 2 || isFromConda(p, "onnxruntime") {
@@ -99,8 +97,8 @@ func cudnnLibrary() library {
 	return library{"cuDNN", "libcudnn.so.", "nvidia-cudnn", []string{"cudnn", "libcudnn"}}
 }
 
-// versionsSeen lists the versions of a library that a package of this environment may load: from wheels for a CUDA major
-// version, from conda, and from the loader's folders.
+// versionsSeen lists the versions of a library that a package of this environment may load: from wheels for a CUDA
+// major version, from conda, and from the loader's folders.
 func (l library) versionsSeen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []string) {
 	for _, k := range p.Packages {
 		of := k.Name == fmt.Sprintf("%s-cu%d", l.wheel, cuda) || k.Name == l.wheel && cuda >= 13 || k.From == "conda" && slices.Contains(l.conda, k.Name)
@@ -170,7 +168,8 @@ func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n 
 	return lacks
 }
 
-// torchLoadsLibraries reports whether importing PyTorch first loads the libraries: its wheels contain them or depend on them.
+// torchLoadsLibraries reports whether importing PyTorch first loads the libraries: its wheels contain them or depend on
+// them.
 func torchLoadsLibraries(p hostinfo.Python, n compat.Needs) bool {
 	t, found := torchOf(p)
 	mine, _ := compat.Major(t.cuda)

@@ -123,7 +123,6 @@ func torchBuild() Check {
 		}
 
 		var built string
-
 		switch {
 		case t.cuda == "" && t.hip == "":
 			built = "for the CPU alone"
@@ -313,7 +312,6 @@ func torchCompanions() Check {
 
 		major, _ := compat.Major(t.cuda)
 		var bad []Finding
-
 		for _, name := range []string{"torchvision", "torchaudio"} {
 			k, _ := findPackage(p, name)
 			_, local, ok := strings.Cut(k.Version, "+")

@@ -53,8 +53,8 @@ func translateLibraries() Check {
 	})}
 }
 
-// onlyInWheels reports libraries that lie in wheels alone, where CTranslate2 does not look. A PyTorch of the same CUDA loads cuBLAS
-// before, and of cuDNN only the parts that it has used itself.
+// onlyInWheels reports libraries that lie in wheels alone, where CTranslate2 does not look. A PyTorch of the same CUDA
+// loads cuBLAS before, and of cuDNN only the parts that it has used itself.
 func onlyInWheels(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n compat.Needs, do string) []Finding {
 	t, hasTorch := torchOf(p)
 	ofTorch, _ := compat.Major(t.cuda)

@@ -56,7 +56,6 @@ func mixedWheels() Check {
 		// Folder and component to CUDA versions.
 		sorts := map[string][]int{}
 		var components []string
-
 		for _, k := range p.Packages {
 			component, cuda, ok := parseWheelName(k)
 			if !ok || slices.Contains(byCUDA[cuda], k.Name) {
@@ -77,7 +76,6 @@ func mixedWheels() Check {
 		}
 
 		var clash []string
-
 		for _, at := range components {
 			if v := sorts[at]; len(v) > 1 && !shareNoFiles(v, at) {
 				slices.Sort(v)
@@ -110,8 +108,8 @@ func cudaToKeep(p hostinfo.Python, versions []int) int {
 	return slices.Max(versions)
 }
 
-// keepOnlyAdvice is the command that removes the wheels for other CUDA versions. The kept wheels are reinstalled, because the
-// others have overwritten some of their files.
+// keepOnlyAdvice is the command that removes the wheels for other CUDA versions. The kept wheels are reinstalled,
+// because the others have overwritten some of their files.
 func keepOnlyAdvice(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 	var out, in []string
 	for _, cuda := range slices.Sorted(maps.Keys(byCUDA)) {
@@ -154,7 +152,6 @@ func pathOverWheels() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "LD_LIBRARY_PATH takes no library of a wheel's place", nil, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		path, _ := s.Env.Lookup("LD_LIBRARY_PATH")
 		var own []library
-
 		for _, l := range append(cudaLibraries(), cudnnLibrary(), library{"NCCL", "libnccl.so.", "nvidia-nccl", nil}) {
 			if slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") }) {
 				own = append(own, l)
@@ -169,7 +166,6 @@ func pathOverWheels() Check {
 		}
 
 		var over []string
-
 		for _, l := range own {
 			i := slices.IndexFunc(s.Libraries.Found, func(f hostinfo.Library) bool {
 				return f.From == "LD_LIBRARY_PATH" && strings.HasPrefix(f.Name, l.so) && l.shadows(p, f)
@@ -301,7 +297,6 @@ func tensorCores() Check {
 		}
 
 		var found []Finding
-
 		for _, model := range modelsOf(s.Machine.Found, gpu.NVIDIA) {
 			i := slices.IndexFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Name == model })
 			c := s.Machine.Found.Devices[i].Compute

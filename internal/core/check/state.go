@@ -113,7 +113,6 @@ func stateEntries() Check {
 		}
 
 		var found []Finding
-
 		for _, e := range s.State.Found.Entries {
 			found = append(found, Finding{page.Code, Info, e, "it is no lease and no request, and is passed over", "its owner can remove it"})
 		}

@@ -95,18 +95,18 @@ func judgeFindings(s hostinfo.Site, findings []Finding, stops []string) Verdict 
 	return Verdict{new(true), will + ": " + devicesText(s), worst.Do}
 }
 
-// isOnCPU reports whether a finding says that a library of an environment in use works on the CPU alone, or fails on a GPU.
+// isOnCPU reports whether a finding says that a library of an environment in use works on the CPU alone, or fails on a
+// GPU.
 func isOnCPU(f Finding) bool {
 	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries", "llama-cpp-build", "ctranslate2-libraries", "driver-age"}, f.Code)
 }
 
-// unfitReason is why no program runs when each device that answers and is not hidden must not get work; nil where one may.
-// Findings below an error do not keep programs from running.
+// unfitReason is why no program runs when each device that answers and is not hidden must not get work; nil where one
+// may. Findings below an error do not keep programs from running.
 func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 	m := s.Machine.Found
 	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var sick []gpu.Device
-
 	for _, d := range m.Devices {
 		if _, out := hidden[d.UUID]; out || !isAnswering(d) {
 			continue
@@ -145,8 +145,8 @@ func worstFinding(findings []Finding) (w Finding) {
 	return Finding{}
 }
 
-// readingAdvice is the advice of the finding that explains why a machine cannot be read. Only checks of drivers and devices
-// count: Python environments do not matter yet.
+// readingAdvice is the advice of the finding that explains why a machine cannot be read. Only checks of drivers and
+// devices count: Python environments do not matter yet.
 func readingAdvice(findings []Finding) string {
 	near := slices.Concat(driverChecks(), deviceChecks())
 	return worstFinding(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
@@ -163,7 +163,8 @@ func hasNoCard(s hostinfo.Site) bool {
 // isAnswering reports whether the driver reads the device.
 func isAnswering(d gpu.Device) bool { return d.Problem == "" }
 
-// devicesText counts by model the devices that answer and are not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver
+// devicesText counts by model the devices that answer and are not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4,
+// driver
 // 550.54.15".
 func devicesText(s hostinfo.Site) string {
 	m := s.Machine.Found

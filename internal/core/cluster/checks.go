@@ -232,7 +232,6 @@ func mappingCheck() Check {
 	return Check{page, func(s Site, said policy.Slurm) []check.Finding {
 		known := KnownTerms(said, s)
 		var untold []string
-
 		for _, kind := range s.GPUTypes() {
 			told := false
 			for _, of := range known.Types {

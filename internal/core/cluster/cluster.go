@@ -1,5 +1,5 @@
-// Package cluster has what another scheduler says of its nodes and of its jobs, and judges it: whether a job can be asked
-// for there, and whether its owner can get GPUs.
+// Package cluster has what another scheduler says of its nodes and of its jobs, and judges it: whether a job can be
+// asked for there, and whether its owner can get GPUs.
 //
 //	err := cluster.Fits(site, slurm) // an error names the type or feature that no node has
 //	findings := cluster.Findings(site, slurm)

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// KnownTerms is what the configuration says of types and features that some node has. One unknown feature among several would
-// have Slurm refuse the whole job.
+// KnownTerms is what the configuration says of types and features that some node has. One unknown feature among several
+// would have Slurm refuse the whole job.
 func KnownTerms(s policy.Slurm, site Site) policy.Slurm {
 	known := policy.Slurm{Types: map[string]string{}, Features: map[string]gpu.Bytes{}}
 	for model, kind := range s.Types {

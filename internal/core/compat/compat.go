@@ -74,8 +74,8 @@ func majorMinor(version string) string {
 	return fmt.Sprintf("%d.%d", numberAt(n, 0), numberAt(n, 1))
 }
 
-// isInRange reports whether a version belongs to a range; "-" has no end. The end is compared at its own precision: "2.18"
-// to "2.21" includes 2.21.3, and "0.4.26" to "0.4.29" does not include 0.4.30.
+// isInRange reports whether a version belongs to a range; "-" has no end. The end is compared at its own precision:
+// "2.18" to "2.21" includes 2.21.3, and "0.4.26" to "0.4.29" does not include 0.4.30.
 func isInRange(version, first, last string) bool {
 	short := LeadingNumbers(version)
 	short = short[:min(len(short), len(LeadingNumbers(last)))]

@@ -13,11 +13,11 @@ var cudaTable string
 //go:embed data/hardware.txt
 var hardwareTable string
 
-// DriverFor returns the Linux driver that a CUDA version needs. floor is the oldest that runs its programs ("525"), from
-// CUDA 11 on the same for a whole major version. own is the one that the toolkit came with ("570.26" for 12.8), "" when
-// the table does not have it. Drivers between the two run everything except code that the driver must compile first
-// (PTX) and new functions of the driver. ok is false for a CUDA that is not in the tables.
-// Source: docs.nvidia.com/cuda/cuda-toolkit-release-notes, tables of driver versions.
+// DriverFor returns the Linux driver that a CUDA version needs. floor is the oldest that runs its programs ("525"),
+// from CUDA 11 on the same for a whole major version. own is the one that the toolkit came with ("570.26" for 12.8), ""
+// when the table does not have it. Drivers between the two run everything except code that the driver must compile
+// first (PTX) and new functions of the driver. ok is false for a CUDA that is not in the tables. Source:
+// docs.nvidia.com/cuda/cuda-toolkit-release-notes, tables of driver versions.
 func DriverFor(cuda string) (floor, own string, ok bool) {
 	major, hasMajor := Major(cuda)
 	if !hasMajor {

@@ -38,8 +38,8 @@ func isTensorless(model string) bool {
 	return false
 }
 
-// InMainMemory reports whether an NVIDIA device has no memory of its own: the GPU of a system on a chip, which the compute capability
-// tells (developer.nvidia.com/cuda-gpus: Jetson and DGX Spark), or the name where that is not known.
+// InMainMemory reports whether an NVIDIA device has no memory of its own: the GPU of a system on a chip, which the
+// compute capability tells (developer.nvidia.com/cuda-gpus: Jetson and DGX Spark), or the name where that is not known.
 func InMainMemory(d gpu.Device) bool {
 	if d.Vendor != gpu.NVIDIA || d.UsesMIG() {
 		return false

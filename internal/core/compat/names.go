@@ -43,8 +43,8 @@ type Name struct {
 	values string
 }
 
-// DeprecatedName reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable that
-// no program reads any more (Gone).
+// DeprecatedName reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable
+// that no program reads any more (Gone).
 func DeprecatedName(name, value string) (Name, bool) {
 	n, ok := lookUpName(name)
 	return n, ok && (n.Kind == Old || n.Kind == Gone) && n.appliesTo(value)
@@ -56,10 +56,9 @@ func DebugOnly(name, value string) (Name, bool) {
 	return n, ok && n.Kind == Debug && n.appliesTo(value)
 }
 
-// SuggestName returns the variable that chooses devices and that a wrong name probably means. The part before the first _
-// must be right, and the rest must differ by one or two letters, or by capitals alone; what has no capitals is a
-// variable of a script's own. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is
-// not taken for a misspelling.
+// SuggestName returns the variable that chooses devices and that a wrong name probably means. The part before the first
+// _ must be right, and the rest must differ by one or two letters, or by capitals alone; what has no capitals is a
+// variable of a script's own. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is not taken for a misspelling.
 func SuggestName(name string) (meant Name, ok bool) {
 	if _, known := lookUpName(name); known {
 		return Name{}, false

@@ -47,9 +47,9 @@ func (k Code) String() string {
 	return strings.Join(words, " ")
 }
 
-// TorchCode is the code in the PyTorch wheels of a version ("2.9.0", or "2.9.0+cu128") for a CUDA ("12.8"). ok is false for
-// a build that is not in the table: local builds and conda's may have any code.
-// Source: pytorch/pytorch RELEASE.md, "PyTorch CUDA Support Matrix".
+// TorchCode is the code in the PyTorch wheels of a version ("2.9.0", or "2.9.0+cu128") for a CUDA ("12.8"). ok is false
+// for a build that is not in the table: local builds and conda's may have any code. Source: pytorch/pytorch RELEASE.md,
+// "PyTorch CUDA Support Matrix".
 func TorchCode(version, cuda string) (Code, bool) {
 	for _, row := range tableRows(torchTable) {
 		if row[0] == majorMinor(cuda) && isInRange(version, row[1], row[2]) {
@@ -88,8 +88,8 @@ func TorchFor(version string, on ...gpu.Capability) []string {
 	return fit
 }
 
-// TorchUpTo is the newest PyTorch that has a wheel for a CUDA that this driver runs, with code for every one of the devices: "2.7" and
-// "11.8" for driver 470. release is "" where there is none.
+// TorchUpTo is the newest PyTorch that has a wheel for a CUDA that this driver runs, with code for every one of the
+// devices: "2.7" and "11.8" for driver 470. release is "" where there is none.
 func TorchUpTo(driver string, on ...gpu.Capability) (release, cuda string) {
 	for _, row := range tableRows(torchTable) {
 		k := parseCode(row[3])
@@ -112,9 +112,9 @@ type Needs struct {
 	Lowest *gpu.Capability
 }
 
-// PackageNeeds returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false
-// when the tables do not have it. PyTorch is in Torch, because each build names its CUDA.
-// Sources: the documentation of ONNX Runtime, TensorFlow, JAX and CuPy, as named in the table.
+// PackageNeeds returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is
+// false when the tables do not have it. PyTorch is in TorchCode, because each build names its CUDA. Sources: the
+// documentation of ONNX Runtime, TensorFlow, JAX and CuPy, as named in the table.
 func PackageNeeds(name, version string) (Needs, bool) {
 	for _, row := range tableRows(packageTable) {
 		if row[0] != name || !isInRange(version, row[1], row[2]) {

@@ -23,8 +23,8 @@ const (
 	startsOutliving
 )
 
-// commandNeeds is what each command of docker 29, of its plugins and of podman 4 to 6 needs. A group such as "pod" has a
-// line for all of its commands that have none of their own.
+// commandNeeds is what each command of docker 29, of its plugins and of podman 4 to 6 needs. A group such as "pod" has
+// a line for all of its commands that have none of their own.
 //
 // docker/cli: docs/reference/commandline; containers/podman: docs/source/markdown; docker/compose: docs/reference.
 func commandNeeds() map[need]string {

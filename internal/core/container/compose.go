@@ -14,7 +14,7 @@ import (
 type Project struct {
 	Name     string
 	Services []Service // by name
-	// What was looked up of Asked.
+	// What was looked up of NeededLookups.
 	found Found
 }
 
@@ -41,8 +41,8 @@ type Service struct {
 	wrong string
 }
 
-// composeService is the part of a service that is read. Compose leaves some values as they were typed, so these may have
-// several types.
+// composeService is the part of a service that is read. Compose leaves some values as they were typed, so these may
+// have several types.
 type composeService struct {
 	DependsOn   any `json:"depends_on"`
 	GPUs        any
@@ -268,7 +268,8 @@ const (
 	leaseVariable  = "GPUARD_COMPOSE_LEASE"
 )
 
-// variableName is the name of a variable of a service: GPUARD_, the name of service my-web as MY_WEB_, and 1 for its first GPU.
+// variableName is the name of a variable of a service: GPUARD_, the name of service my-web as MY_WEB_, and 1 for its
+// first GPU.
 func (s Service) variableName(what string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -282,8 +283,8 @@ func (s Service) variableName(what string) string {
 // givesNone reports whether a list of GPUs gives a container none.
 func givesNone(devices string) bool { return slices.Contains([]string{"", "void", "none"}, devices) }
 
-// OverrideText is the text of a file that, read after the project's own, gives each service the GPUs that variables name.
-// Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
+// OverrideText is the text of a file that, read after the project's own, gives each service the GPUs that variables
+// name. Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
 func (p Project) OverrideText(command string) (string, error) {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
@@ -313,7 +314,6 @@ func (p Project) OverrideText(command string) (string, error) {
 		}
 
 		var ids []string
-
 		for i := range s.GPUs {
 			ids = append(ids, fmt.Sprintf("%q", "${"+s.variableName(strconv.Itoa(i+1))+":-none-"+strconv.Itoa(i+1)+"}"))
 		}
@@ -328,8 +328,8 @@ func (p Project) OverrideText(command string) (string, error) {
 	return b.String(), nil
 }
 
-// LeasingServices are the services with GPUs that a compose up or run starts, by name. It fails where one that it starts, with GPUs or
-// without, cannot be kept to a lease.
+// LeasingServices are the services with GPUs that a compose up or run starts, by name. It fails where one that it
+// starts, with GPUs or without, cannot be kept to a lease.
 func (c Call) LeasingServices(p Project) (leasing []Service, err error) {
 	all, err := c.servicesReached(p)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// harmlessKeys are the keys of a service that show its container nothing of the machine, or that are judged here. Keys that
-// begin with x- are the project's own (compose-spec/compose-go: types/types.go).
+// harmlessKeys are the keys of a service that show its container nothing of the machine, or that are judged here. Keys
+// that begin with x- are the project's own (compose-spec/compose-go: types/types.go).
 const harmlessKeys = "annotations attach blkio_config build cap_add cap_drop cgroup cgroup_parent command configs container_name cpu_count cpu_percent cpu_period cpu_quota cpu_rt_period cpu_rt_runtime cpu_shares cpus cpuset " +
 	"credential_spec depends_on deploy develop device_cgroup_rules devices dns dns_opt dns_search dockerfile domainname entrypoint env_file environment expose extends external_links extra_hosts gpus group_add healthcheck " +
 	"hostname image init ipc isolation label_file labels links log_driver log_opt logging mac_address mem_limit mem_reservation mem_swappiness memswap_limit name net network_mode networks oom_kill_disable oom_score_adj " +
@@ -222,7 +222,8 @@ func (p Project) WithFound(found Found) Project {
 	return p
 }
 
-// WithVariables is the project as it is with its variables: what they stand for is judged. filled was read of the same files.
+// WithVariables is the project as it is with its variables: what they stand for is judged. filled was read of the same
+// files.
 func (p Project) WithVariables(filled Project) Project {
 	p.Services = slices.Clone(p.Services)
 	for i, s := range p.Services {

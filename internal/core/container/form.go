@@ -21,7 +21,7 @@ type Facts struct {
 	Names []string
 	// The engine has NVIDIA's runtime or hook, which answers --gpus.
 	Toolkit bool
-	// Of Shared, those that this machine has.
+	// Of SharedFiles, those that this machine has.
 	Files []string
 	// Labels keep containers from device files.
 	SELinux bool
@@ -46,8 +46,8 @@ type Form struct {
 	amd bool
 }
 
-// ChooseForm decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
-// where something answers it, else the device files. A MIG device has no file of its own that would do.
+// ChooseForm decides the form for these devices: CDI where the engine lists every one of them, else docker's device
+// request where something answers it, else the device files. A MIG device has no file of its own that would do.
 func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 	isAMD := func(d gpu.Device) bool { return d.Vendor == gpu.AMD }
 	form := Form{count: len(devices), amd: slices.ContainsFunc(devices, isAMD)}

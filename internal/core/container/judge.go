@@ -175,8 +175,8 @@ func judgeQualified(name string) (drop, why string) {
 	return "", "what CDI lists under " + kind + " may be devices that are not of the lease"
 }
 
-// judgeCapability is why a capability must not be added. Docker gives MKNOD to every container; whoever adds it wants to make
-// device files.
+// judgeCapability is why a capability must not be added. Docker gives MKNOD to every container; whoever adds it wants
+// to make device files.
 func judgeCapability(value string) string {
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "CAP_")
@@ -205,7 +205,8 @@ func judgeAnnotation(value string) string {
 	return ""
 }
 
-// judgeRuntime is why a runtime must not be chosen. NVIDIA's gives the GPUs of NVIDIA_VISIBLE_DEVICES, which gpuard sets.
+// judgeRuntime is why a runtime must not be chosen. NVIDIA's gives the GPUs of NVIDIA_VISIBLE_DEVICES, which gpuard
+// sets.
 func judgeRuntime(value string) string {
 	name := value[strings.LastIndex(value, "/")+1:]
 	if slices.Contains(strings.Fields("runc crun youki kata kata-runtime runsc sysbox-runc nvidia nvidia-cdi nvidia-legacy nvidia-container-runtime io.containerd.runc.v2 io.containerd.kata.v2 io.containerd.runsc.v1"), name) {
@@ -214,7 +215,8 @@ func judgeRuntime(value string) string {
 	return "gpuard does not know which devices this runtime gives the container"
 }
 
-// judgePID is why processes of the machine must not be seen: without the device cgroup, their files are open to the container.
+// judgePID is why processes of the machine must not be seen: without the device cgroup, their files are open to the
+// container.
 func (f Found) judgePID(value string) string {
 	if f.Rootless && value != "" && value != "private" {
 		return "of an engine without root's rights, it could reach devices that are not of the lease through other processes"
@@ -222,8 +224,8 @@ func (f Found) judgePID(value string) string {
 	return ""
 }
 
-// allowsGPUs reports whether a rule such as "c 195:* rwm" covers device files of GPUs: those of NVIDIA (195, and the dynamic
-// numbers of nvidia-caps), of DRM (226), or all. What cannot be read may be one.
+// allowsGPUs reports whether a rule such as "c 195:* rwm" covers device files of GPUs: those of NVIDIA (195, and the
+// dynamic numbers of nvidia-caps), of DRM (226), or all. What cannot be read may be one.
 func allowsGPUs(rule string) bool {
 	fields := strings.Fields(strings.ToLower(rule))
 	if len(fields) < 2 {

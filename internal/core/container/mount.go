@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// mountFolderName is a folder in a container whose entries choose GPUs for NVIDIA's runtime, where its configuration accepts that
-// (accept-nvidia-visible-devices-as-volume-mounts).
+// mountFolderName is a folder in a container whose entries choose GPUs for NVIDIA's runtime, where its configuration
+// accepts that (accept-nvidia-visible-devices-as-volume-mounts).
 const mountFolderName = "nvidia-container-devices"
 
-// sourcesOf are what an option of run or create shows the container of the machine. why is why it is refused whatever that is.
+// sourcesOf are what an option of run or create shows the container of the machine. why is why it is refused whatever
+// that is.
 func (c Call) sourcesOf(o option) (all []source, why string) {
 	switch o.name {
 	case "--volume":
@@ -50,8 +51,8 @@ func (c Call) firstOperand() string {
 	return c.inside[0]
 }
 
-// readVolume reads a value of --volume: SOURCE:TARGET:OPTIONS. One part alone is a volume without a name. Docker and podman
-// take a source that begins with a dot for a path of the caller (docker/cli: cli/command/container/opts.go;
+// readVolume reads a value of --volume: SOURCE:TARGET:OPTIONS. One part alone is a volume without a name. Docker and
+// podman take a source that begins with a dot for a path of the caller (docker/cli: cli/command/container/opts.go;
 // containers/podman: pkg/specgen/volumes.go, which lets a backslash protect a colon).
 func readVolume(value string) (all []source, why string) {
 	if strings.Contains(value, mountFolderName) {
@@ -159,8 +160,8 @@ func readMount(value string) (all []source, why string) {
 	return all, ""
 }
 
-// driverPaths are the paths of the machine in an option of a volume's driver: device=/srv, o=lowerdir=/a:/b,upperdir=/c.
-// An address as nfs has it (host:/path) names none.
+// driverPaths are the paths of the machine in an option of a volume's driver: device=/srv,
+// o=lowerdir=/a:/b,upperdir=/c. An address as nfs has it (host:/path) names none.
 func driverPaths(option string) (all []source) {
 	key, value, _ := strings.Cut(option, "=")
 	if strings.EqualFold(strings.TrimSpace(key), "device") {

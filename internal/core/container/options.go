@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// grammar is how the options of a command are written. An option of neither list is refused: whether it takes a value, and what
-// it gives the container, is not known.
+// grammar is how the options of a command are written. An option of neither list is refused: whether it takes a value,
+// and what it gives the container, is not known.
 type grammar struct {
 	// Options without a value.
 	switches string
@@ -15,15 +15,16 @@ type grammar struct {
 	letters string
 }
 
-// judgedSwitches and judgedValues are the options of run and create that decide what a container can open: see judge.go.
-// The others are known to be harmless.
+// judgedSwitches and judgedValues are the options of run and create that decide what a container can open: see
+// judge.go. The others are known to be harmless.
 const (
 	judgedSwitches = "--privileged --rootfs --use-api-socket"
 	judgedValues   = "--annotation --cap-add --cdi-spec-dir --cgroup-manager --cgroups --default-mounts-file --device --device-cgroup-rule --env --gpus --hooks-dir --label --mount --pid --pod --pod-id-file " +
 		"--restart --runtime --runtime-flag --security-opt --volume --volumes-from"
 )
 
-// runGrammar is that of run and create of docker 29, of podman 4 to 6 with what podman takes after a verb, too, and of compose run.
+// runGrammar is that of run and create of docker 29, of podman 4 to 6 with what podman takes after a verb, too, and of
+// compose run.
 //
 // docker/cli: cli/command/container/opts.go; containers/podman: cmd/podman/common/create.go, cmd/podman/root.go;
 // docker/compose: docs/reference/docker_compose_run.yaml.
@@ -122,8 +123,8 @@ func (g grammar) longName(letter byte) string {
 	return ""
 }
 
-// TakesNoValue reports whether an option of run or create takes no value, in its long form or as one letter: "--rm", "-t". All
-// others take one.
+// TakesNoValue reports whether an option of run or create takes no value, in its long form or as one letter: "--rm",
+// "-t". All others take one.
 func TakesNoValue(name string) bool {
 	g := runGrammar()
 	if len(name) == 2 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Lookups is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the command line.
+// Lookups is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the
+// command line.
 type Lookups struct {
 	// Of the machine, as they were typed.
 	Paths []string
@@ -145,8 +146,8 @@ func isSocket(p string) bool {
 	return strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields(engineNames), func(name string) bool { return strings.Contains(base, name) })
 }
 
-// holdsSockets reports whether a path is a folder with sockets of engines: one of /run, or of a user's folder there, where
-// rootless engines have theirs. Of other files in such a folder each may be shown by its name.
+// holdsSockets reports whether a path is a folder with sockets of engines: one of /run, or of a user's folder there,
+// where rootless engines have theirs. Of other files in such a folder each may be shown by its name.
 func holdsSockets(p string) bool {
 	if isWithin(p, "/var/run") {
 		p = strings.TrimPrefix(p, "/var")
@@ -165,8 +166,8 @@ func holdsSockets(p string) bool {
 	})
 }
 
-// harmlessDevices are device files and folders of such, below /dev, by which no GPU is opened. Those of NVIDIA's are what
-// every program needs beside the file of its device.
+// harmlessDevices are device files and folders of such, below /dev, by which no GPU is opened. Those of NVIDIA's are
+// what every program needs beside the file of its device.
 const harmlessDevices = "null zero full random urandom console tty tty[0-9]* ttyS* ttyUSB* ttyACM* ttyAMA* ptmx pts fuse cuse kvm vhost-net vhost-vsock net net/* snd input uinput uhid hidraw* usb bus serial video* media* v4l* " +
 	"cec* dvb rtc* watchdog* hwrng tpm* infiniband knem xpmem gdrdrv nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset nvidia-fs* kmsg log loop* sd* hd* vd* xvd* nvme* md* dm-* mapper disk block sr[0-9]* sg[0-9]* st[0-9]* nbd* " +
 	"ram[0-9]* zram* i2c-* spidev* gpiochip* gpiomem cpu cpu_dma_latency shm mqueue hugepages* ppp lp* parport* userfaultfd udmabuf dma_heap sgx* sev* autofs btrfs-control rfkill isst_interface pps* ptp* lightnvm mei* apex_* iio:* cdrom dvd"
@@ -189,8 +190,9 @@ func matchesPath(pattern, p string) bool {
 	return false
 }
 
-// DeviceFile is the usual path of a character device of GPUs, "" for any other: of NVIDIA (195), of DRM (226) or of other
-// accelerators (261). A file under any name opens it (https://www.kernel.org/doc/Documentation/admin-guide/devices.txt).
+// DeviceFile is the usual path of a character device of GPUs, "" for any other: of NVIDIA (195), of DRM (226) or of
+// other accelerators (261). A file under any name opens it
+// (https://www.kernel.org/doc/Documentation/admin-guide/devices.txt).
 func DeviceFile(major, minor uint32) string {
 	switch {
 	case major == 195 && minor == 255:

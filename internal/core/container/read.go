@@ -1,5 +1,5 @@
-// Package container reads the command lines of container engines, judges what they would let a container open, and adds the
-// devices of a lease to those that start a container:
+// Package container reads the command lines of container engines, judges what they would let a container open, and adds
+// the devices of a lease to those that start a container:
 //
 //	call, err := container.ReadCall([]string{"docker", "run", "--rm", "-it", "pytorch/pytorch", "python", "train.py"})
 //	call = call.On(found) // what was looked up of call.NeededLookups()
@@ -7,8 +7,8 @@
 //	argv, notes, err := call.With(form)
 //
 // Everything that a person wrote reaches the engine unchanged and in order, except options that give a container GPUs
-// that are not of the lease. What is known to be harmless passes; everything else about devices, mounts and namespaces is
-// judged, or refused with the reason. It must not start a program or read a file.
+// that are not of the lease. What is known to be harmless passes; everything else about devices, mounts and namespaces
+// is judged, or refused with the reason. It must not start a program or read a file.
 package container
 
 import (
@@ -38,7 +38,7 @@ type Call struct {
 	options []option
 	// The image and what follows; of start the containers, of compose the services.
 	inside []string
-	// What was looked up of Asked.
+	// What was looked up of NeededLookups.
 	found Found
 }
 
@@ -64,8 +64,8 @@ func EngineOf(program string) string {
 	return ""
 }
 
-// ReadCall reads a command line. argv[0] is the program of the engine. It fails where the options of a verb have no end, as
-// without an image, or one of them is not known: it may take a value or not.
+// ReadCall reads a command line. argv[0] is the program of the engine. It fails where the options of a verb have no
+// end, as without an image, or one of them is not known: it may take a value or not.
 func ReadCall(argv []string) (Call, error) {
 	c := Call{Engine: EngineOf(argv[0])}
 	if c.Engine == "" {
@@ -203,7 +203,8 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 	return o, n, nil
 }
 
-// readLetters reads a word of one-letter options, of which only the last one may have a value: -it, -eNAME=value, -it=false,
+// readLetters reads a word of one-letter options, of which only the last one may have a value: -it, -eNAME=value,
+// -it=false,
 // -ite NAME. needs reports whether that value is in the next word.
 func (g grammar) readLetters(word string) (o option, needs bool) {
 	// The only switch of one letter that is judged.

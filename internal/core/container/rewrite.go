@@ -7,8 +7,8 @@ import (
 )
 
 // With returns the command line with the devices of a lease. What the person asks of GPUs beyond it is left out, with a
-// note, where the rest means the same without it, and is an error where it does not. What gpuard adds comes after the person's
-// options, so that it is what counts.
+// note, where the rest means the same without it, and is an error where it does not. What gpuard adds comes after the
+// person's options, so that it is what counts.
 func (c Call) With(form Form, more ...string) (argv, notes []string, err error) {
 	for _, o := range slices.Concat(c.globals, c.options) {
 		if _, why := c.judgeOption(o, form); why != "" {
@@ -99,8 +99,8 @@ func (c Call) HasOption(names ...string) bool {
 	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
-// IsAttached reports whether the engine's command is there as long as the container that it starts: it passes signals on to that, and
-// ends as that does.
+// IsAttached reports whether the engine's command is there as long as the container that it starts: it passes signals
+// on to that, and ends as that does.
 func (c Call) IsAttached() bool {
 	return c.Verb == "run" && !slices.ContainsFunc(c.options, func(o option) bool {
 		letters := o.lead

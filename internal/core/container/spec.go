@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Spec is a file of the Container Device Interface (cncf-tags/container-device-interface SPEC.md): what a container gets
-// with each device of one vendor.
+// Spec is a file of the Container Device Interface (cncf-tags/container-device-interface SPEC.md): what a container
+// gets with each device of one vendor.
 type Spec struct {
 	Version string       `json:"cdiVersion"`
 	Kind    string       `json:"kind"`
@@ -54,7 +54,8 @@ func CDIKinds() map[gpu.Vendor]string {
 
 // SpecOf makes the file of a vendor: one entry for each device by UUID and one by index, and "all". files are those of
 // Shared that the machine has, libraries the driver's, by the path that programs load. left names devices without an
-// entry: those without a file of their own, and those that are split into MIG slices, whose files a driver's tool knows.
+// entry: those without a file of their own, and those that are split into MIG slices, whose files a driver's tool
+// knows.
 func SpecOf(vendor gpu.Vendor, devices []gpu.Device, files []string, libraries map[string]string) (spec Spec, left []string) {
 	spec = Spec{Version: specVersion, Kind: CDIKinds()[vendor], Devices: []SpecDevice{}}
 	for _, file := range SharedFiles(vendor) {
@@ -69,7 +70,6 @@ func SpecOf(vendor gpu.Vendor, devices []gpu.Device, files []string, libraries m
 
 	slices.SortFunc(spec.Edits.Mounts, func(a, b Mount) int { return strings.Compare(a.Container, b.Container) })
 	var all []Node
-
 	for _, d := range devices {
 		if d.Vendor != vendor {
 			continue

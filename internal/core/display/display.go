@@ -46,8 +46,8 @@ func ScreenOf(d gpu.Device, processes []gpu.Process) Screen {
 	return s
 }
 
-// IsLit reports whether the device drives a display: a screen shows what it draws or, where the driver does not say, a server is
-// on it. Xorg keeps some memory on every device, also on those that drive none.
+// IsLit reports whether the device drives a display: a screen shows what it draws or, where the driver does not say, a
+// server is on it. Xorg keeps some memory on every device, also on those that drive none.
 func (s Screen) IsLit() bool {
 	if s.active != nil {
 		return *s.active

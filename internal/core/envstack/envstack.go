@@ -149,7 +149,6 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 
 	popped = &s[at]
 	var names []string
-
 	for n := range popped.Before {
 		names = append(names, n)
 	}

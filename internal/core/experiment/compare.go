@@ -1,5 +1,5 @@
-// Package experiment plans an experiment with placements of the same commands, and says what follows from its runs: medians,
-// ratios with their confidence intervals, sentences and warnings.
+// Package experiment plans an experiment with placements of the same commands, and says what follows from its runs:
+// medians, ratios with their confidence intervals, sentences and warnings.
 //
 //	turns := compare.PlanTurns(arms, 2, 1, 5, draw)
 //	answer := compare.Conclude(experiment, runs) // a Run of each turn
@@ -58,7 +58,6 @@ func (a Arm) Kind() Arm {
 func ParseArms(names []string) ([]Arm, error) {
 	var arms []Arm
 	var known []string
-
 	for _, a := range Arms() {
 		known = append(known, string(a))
 	}
@@ -90,8 +89,8 @@ type Turn struct {
 	Places []int
 }
 
-// PlanTurns plans the runs: in each round every arm once, in an order that is drawn, as are the places of the commands. So
-// that what changes slowly, as heat does, strikes all arms alike. draw(n) is a number from 0 to n-1.
+// PlanTurns plans the runs: in each round every arm once, in an order that is drawn, as are the places of the commands.
+// So that what changes slowly, as heat does, strikes all arms alike. draw(n) is a number from 0 to n-1.
 func PlanTurns(arms []Arm, commands, warmup, repeat int, draw func(n int) int) (turns []Turn) {
 	for round := 1 - warmup; round <= repeat; round++ {
 		for _, i := range drawOrder(len(arms), draw) {
@@ -167,8 +166,8 @@ func (o *Outcome) Value(metric string) *float64 {
 	return nil
 }
 
-// SecondsLeft estimates the seconds that the turns after the first done runs take, from those of the same arm, else of all; nil
-// before the first one has ended.
+// SecondsLeft estimates the seconds that the turns after the first done runs take, from those of the same arm, else of
+// all; nil before the first one has ended.
 func SecondsLeft(turns []Turn, done []Run) *float64 {
 	if len(done) == 0 {
 		return nil

@@ -137,7 +137,6 @@ func (e *Experiment) allSeries() (list []series) {
 func summarizeArm(arm Arm, runs []Run) Summary {
 	s := Summary{Arm: arm}
 	var uses []Use
-
 	for i := range runs {
 		switch r := &runs[i]; {
 		case r.Arm != arm || r.Round < 1:

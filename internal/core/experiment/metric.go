@@ -93,7 +93,8 @@ func (m Metric) textInLine(line []byte) (text string, found bool) {
 	return string(value), value[0] == '-' || value[0] >= '0' && value[0] <= '9'
 }
 
-// jsonValue is the value of a key in an object: of the whole key, else of the key after its first dot in an inner object.
+// jsonValue is the value of a key in an object: of the whole key, else of the key after its first dot in an inner
+// object.
 func jsonValue(object []byte, key string) json.RawMessage {
 	var of map[string]json.RawMessage
 	if json.Unmarshal(object, &of) != nil {
@@ -124,7 +125,8 @@ func quoteNaN(line []byte) []byte {
 	})
 }
 
-// parseNumber reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a number.
+// parseNumber reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a
+// number.
 func parseNumber(text string) *float64 {
 	// One at the end parts sentences.
 	text = strings.TrimRight(strings.TrimSpace(text), ",")

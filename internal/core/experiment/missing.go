@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// missingMetrics says which metrics were printed in too few runs, could not be read, or have no ratio. A metric that a command
-// never prints is one of the others.
+// missingMetrics says which metrics were printed in too few runs, could not be read, or have no ratio. A metric that a
+// command never prints is one of the others.
 func missingMetrics(e *Experiment, runs []Run) (list []string) {
 	for m := range e.Metrics {
 		name := e.Metrics[m].Name

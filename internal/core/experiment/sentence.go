@@ -25,7 +25,6 @@ func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 
 	var clauses []string
 	var before *Quantity
-
 	for c := range e.Commands {
 		q := a.findQuantity(arm.Arm, CommandLetter(c), timeName)
 		clauses = append(clauses, timeClause(q, before, first.Arm))
@@ -53,7 +52,8 @@ func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 	return list
 }
 
-// timeClause is "apart is 1.80 times (1.71 to 1.90) faster than alone for A". What the clause before it names is left out.
+// timeClause is "apart is 1.80 times (1.71 to 1.90) faster than alone for A". What the clause before it names is left
+// out.
 func timeClause(q, before *Quantity, first Arm) string {
 	arm, against := string(q.Arm)+" is ", " than "+string(first)
 	if before != nil && before.Ratio != nil && before.Ratio.ShowsDifference() {

@@ -27,12 +27,13 @@ func (r Ratio) isLess() bool { return r.High <= 1/minRatio }
 // inverse is the ratio the other way round.
 func (r Ratio) inverse() Ratio { return Ratio{1 / r.Ratio, 1 / r.High, 1 / r.Low} }
 
-// ratioOf compares the values of an arm with those of another. It is nil where there are fewer than two of either, or where
-// one is not above zero, or they vary so much that the interval is no number.
+// ratioOf compares the values of an arm with those of another. It is nil where there are fewer than two of either, or
+// where one is not above zero, or they vary so much that the interval is no number.
 //
-// The interval is Student's for two samples of unequal variance (Welch 1947), on logarithms, with the degrees of freedom of
-// the smaller sample: the number that is safe whatever the variances are. A bootstrap of percentiles of five runs
-// covers 88 % instead of 95 %, and one that is studentized widens without bound when one of the five is an outlier (decision 0037).
+// The interval is Student's for two samples of unequal variance (Welch 1947), on logarithms, with the degrees of
+// freedom of the smaller sample: the number that is safe whatever the variances are. A bootstrap of percentiles of five
+// runs covers 88 % instead of 95 %, and one that is studentized widens without bound when one of the five is an outlier
+// (decision 0037).
 //
 // Runs that print the same rounded number have no spread that is seen. It is taken to be at least that of the rounding.
 func ratioOf(values, base []float64) *Ratio {

@@ -34,7 +34,8 @@ type Meter struct {
 	unread bool
 }
 
-// Add notes the readings of all devices of the run, which stand for that much time. For a MIG slice it is the GPU around it.
+// Add notes the readings of all devices of the run, which stand for that much time. For a MIG slice it is the GPU
+// around it.
 func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 	if m.blind == nil {
 		m.blind = map[string]bool{}
@@ -74,8 +75,8 @@ func addWeighted(total, reading *float64, weight float64, blind map[string]bool,
 	*total += *reading * weight
 }
 
-// Rest lets the last readings stand for the time from then to the end of a step of the run. A step that was too short for
-// any leaves a hole in all sums.
+// Rest lets the last readings stand for the time from then to the end of a step of the run. A step that was too short
+// for any leaves a hole in all sums.
 func (m *Meter) Rest(over time.Duration) {
 	if m.last != nil {
 		m.Add(over, m.last)

@@ -43,7 +43,8 @@ func resultWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 	return append(list, missingMetrics(e, runs)...)
 }
 
-// failureWarnings say how many runs of an arm do not count, and why the first of them does not; then the same of its warm-up.
+// failureWarnings say how many runs of an arm do not count, and why the first of them does not; then the same of its
+// warm-up.
 func failureWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 	for i := range a.Arms {
 		s := &a.Arms[i]
@@ -72,9 +73,9 @@ func failureWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 	return list
 }
 
-// contradictionWarnings finds numbers of closed loops that cannot both be true. With a fixed number of requests under way, that
-// number is throughput times latency (Little 1961), so their product must be the same in all arms. It is compared as a
-// quantity of its own, so that noise which both share does not count.
+// contradictionWarnings finds numbers of closed loops that cannot both be true. With a fixed number of requests under
+// way, that number is throughput times latency (Little 1961), so their product must be the same in all arms. It is
+// compared as a quantity of its own, so that noise which both share does not count.
 func contradictionWarnings(e *Experiment, runs []Run) (list []string) {
 	for c := range e.Commands {
 		for x := range e.Metrics {

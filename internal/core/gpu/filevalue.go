@@ -115,7 +115,6 @@ func (o record) jsonValue() any {
 	}
 
 	var rest []string
-
 	for name := range *o.extra {
 		if !known[name] {
 			rest = append(rest, name)

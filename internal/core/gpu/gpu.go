@@ -214,8 +214,8 @@ type Process struct {
 	Extra     extraKeys
 }
 
-// ServesMPS reports whether the process is the server of NVIDIA's Multi-Process Service, through which all programs of one user
-// compute on a device (docs.nvidia.com/deploy/mps). Its end is theirs.
+// ServesMPS reports whether the process is the server of NVIDIA's Multi-Process Service, through which all programs of
+// one user compute on a device (docs.nvidia.com/deploy/mps). Its end is theirs.
 func (p Process) ServesMPS() bool {
 	program, _, _ := strings.Cut(p.Command, " ")
 	return path.Base(program) == "nvidia-cuda-mps-server"
@@ -256,8 +256,8 @@ const (
 // Query is what a reading is about: parts of the machine, of all its devices or of some.
 type Query struct {
 	What What
-	// Only has the indexes of the NVIDIA devices of which more than the identity is read; nil: all. Other vendors' devices
-	// are always read whole.
+	// Only has the indexes of the NVIDIA devices of which more than the identity is read; nil: all. Other vendors'
+	// devices are always read whole.
 	Only []int
 	// Known: the identity of the other devices may be that of an earlier reading.
 	Known bool
@@ -268,9 +268,9 @@ func (q Query) Wants(d *Device) bool {
 	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
 }
 
-// FillFromEarlier gives the devices that the query of m did not want their earlier readings, with their processes. One that
-// does not answer any more keeps its problem. same is false where the devices are others by now, in another order, or
-// split otherwise.
+// FillFromEarlier gives the devices that the query of m did not want their earlier readings, with their processes. One
+// that does not answer any more keeps its problem. same is false where the devices are others by now, in another order,
+// or split otherwise.
 func (m Machine) FillFromEarlier(earlier Machine, query Query) (whole Machine, same bool) {
 	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
 		return m, false
@@ -359,8 +359,8 @@ func (m *Machine) FindDevice(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 	return nil, nil, false
 }
 
-// ProcessesOn returns the processes on the device or MIG device id, in the machine's order. For a whole device that has MIG
-// devices, the processes of its slices are included.
+// ProcessesOn returns the processes on the device or MIG device id, in the machine's order. For a whole device that has
+// MIG devices, the processes of its slices are included.
 func (m *Machine) ProcessesOn(id UUID) []Process {
 	ids := map[UUID]bool{id: true}
 	if d, mig, ok := m.FindDevice(id); ok && mig == nil {
@@ -370,7 +370,6 @@ func (m *Machine) ProcessesOn(id UUID) []Process {
 	}
 
 	var out []Process
-
 	for _, p := range m.Processes {
 		if ids[p.GPU] {
 			out = append(out, p)
@@ -406,9 +405,9 @@ func (m *Machine) DevicesUnder(pids []int) []string {
 	return out
 }
 
-// UseUnknown reports whether nothing tells if the device, or its slice, is in use: its memory, its load and its processes
-// cannot be read, as on Jetson modules, old GeForce boards and some virtual GPUs. A device that does not answer has a
-// Problem instead.
+// UseUnknown reports whether nothing tells if the device, or its slice, is in use: its memory, its load and its
+// processes cannot be read, as on Jetson modules, old GeForce boards and some virtual GPUs. A device that does not
+// answer has a Problem instead.
 func (d *Device) UseUnknown(slice *MIGDevice) bool {
 	used, load := d.MemoryUsed, d.Utilization
 	if slice != nil {

@@ -33,8 +33,8 @@ type model struct {
 	chip bool
 }
 
-// knownModels lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
-// vram_total of the amdgpu kernel driver, one entry per graphics die.
+// knownModels lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD
+// the vram_total of the amdgpu kernel driver, one entry per graphics die.
 func knownModels() []model {
 	return []model{
 		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true, false},
@@ -137,7 +137,6 @@ func parseKind(spec, part string) (int, model, []string, error) {
 	}
 
 	var words []string
-
 	for _, k := range knownModels() {
 		if !strings.EqualFold(k.word, name) {
 			words = append(words, k.word)
@@ -168,7 +167,6 @@ func (k model) parseLayout(text string) ([]string, error) {
 	var out []string
 	var units int
 	var room Bytes
-
 	for part := range strings.SplitSeq(text, ",") {
 		profile, times, repeated := strings.Cut(part, "*")
 		n := 1

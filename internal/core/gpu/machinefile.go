@@ -18,10 +18,10 @@ const (
 	pidLimit = 1 << 22
 )
 
-// DecodeMachine reads a machine file: JSON as Encode writes it, at most 16 MiB. Only the identity, memory, utilisation and
-// temperature of each device and the facts of each process are required; a reading that is null is absent. Unknown keys
-// are kept in Extra. Source is always "file", because the processes of a file must not be looked up in /proc. Errors
-// name line, column and key.
+// DecodeMachine reads a machine file: JSON as Encode writes it, at most 16 MiB. Only the identity, memory, utilisation
+// and temperature of each device and the facts of each process are required; a reading that is null is absent. Unknown
+// keys are kept in Extra. Source is always "file", because the processes of a file must not be looked up in /proc.
+// Errors name line, column and key.
 func DecodeMachine(data []byte) (Machine, error) {
 	if len(data) > fileLimit {
 		return Machine{}, fmt.Errorf("cannot read machine file: it is larger than %v: record a smaller one with gpuard status --record", Bytes(fileLimit))

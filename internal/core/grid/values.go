@@ -149,8 +149,8 @@ func padNumber(number string, width int) string {
 	return sign + strings.Repeat("0", max(0, width-len(sign)-len(digits))) + digits
 }
 
-// ReadTable reads the rows of a CSV file into one run each. Its first line names the parameters. A byte order mark, which
-// spreadsheets write, is not part of the first name.
+// ReadTable reads the rows of a CSV file into one run each. Its first line names the parameters. A byte order mark,
+// which spreadsheets write, is not part of the first name.
 func ReadTable(data []byte) (Grid, error) {
 	var g Grid
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))

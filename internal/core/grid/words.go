@@ -8,9 +8,9 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// ReadCommands reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with both
-// kinds of quotes and the backslash. Empty lines and comments are skipped. No shell runs the lines, so syntax that only
-// a shell understands is an error.
+// ReadCommands reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with
+// both kinds of quotes and the backslash. Empty lines and comments are skipped. No shell runs the lines, so syntax that
+// only a shell understands is an error.
 func ReadCommands(data []byte) (Grid, error) {
 	g := Grid{Names: []string{}, Commands: [][]string{}}
 	n := 0

@@ -225,8 +225,8 @@ func startCommand(w *Work) []string {
 	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, portableTorchrun(w.Spec.Command))
 }
 
-// portableTorchrun are options and script in the spelling of options that every version of torchrun accepts: 1.13, which Debian 12 has,
-// knows none with hyphens.
+// portableTorchrun are options and script in the spelling of options that every version of torchrun accepts: 1.13,
+// which Debian 12 has, knows none with hyphens.
 func portableTorchrun(words []string) []string {
 	t, err := ranks.ReadTorchrun(words)
 	if err != nil {
@@ -245,8 +245,8 @@ func portableTorchrun(words []string) []string {
 	return slices.Concat(options, t.Script)
 }
 
-// sharesMemory reports whether the processes of a job exchange data through /dev/shm, of which a container has 64 MiB: NCCL between GPUs,
-// and data loaders.
+// sharesMemory reports whether the processes of a job exchange data through /dev/shm, of which a container has 64 MiB:
+// NCCL between GPUs, and data loaders.
 func sharesMemory(w *Work) bool {
 	return max(w.Spec.GPUs, len(w.Spec.Devices)) > 1 || w.Spec.Ranks != nil
 }
@@ -256,7 +256,6 @@ func sharesMemory(w *Work) bool {
 func jobVariables(w *Work) []Variable {
 	const order = "CUDA_DEVICE_ORDER"
 	var vars []Variable
-
 	switch own := func(v Variable) bool { return v.Name == order }; {
 	case w.Spec.CPU:
 		vars = hidingVariables()

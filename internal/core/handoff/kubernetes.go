@@ -49,8 +49,8 @@ func jobAnnotations(w *Work) object {
 		withField(w.Spec.Time > 0, "gpuard/expect", w.Spec.Time.String())
 }
 
-// repeatSpec says how often it is started. Without Any only pods that were evicted, or whose node failed, are started again.
-// An array goes on when one of its jobs fails.
+// repeatSpec says how often it is started. Without Any only pods that were evicted, or whose node failed, are started
+// again. An array goes on when one of its jobs fails.
 func repeatSpec(w *Work) object {
 	failures := w.Care.Retries
 	if w.Care.Restart == job.OnFailure {
@@ -149,8 +149,8 @@ func escapeExpansion(text string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-// nodeSelectorTerms are the nodes that will do. Labels describe a node, so they assume that its GPUs are of one model; Gt is strict.
-// A node without sharing may lack the label of it, which NotIn allows.
+// nodeSelectorTerms are the nodes that will do. Labels describe a node, so they assume that its GPUs are of one model;
+// Gt is strict. A node without sharing may lack the label of it, which NotIn allows.
 func nodeSelectorTerms(w *Work) []object {
 	label := func(key, operator string, values ...string) object {
 		return object{{"key", key}, {"operator", operator}, {"values", values}}
@@ -202,10 +202,11 @@ func claimTemplate(w *Work) object {
 		{"spec", object{{"spec", object{{"devices", object{{"requests", []object{{{"name", "gpu"}, {"exactly", exactly}}}}}}}}}}}
 }
 
-// deviceSelector is the condition for a device, in CEL. A device that lacks an attribute does not match: without .? it would
-// be an error, which ends the allocation of the whole claim (kubernetes/kubernetes:
-// staging/src/k8s.io/dynamic-resource-allocation/structured). The name is looked at behind has: the API server knows how
-// long an attribute can be, and not a value of orValue, and refuses what might be costly (the same, cel/compile.go).
+// deviceSelector is the condition for a device, in CEL. A device that lacks an attribute does not match: without .? it
+// would be an error, which ends the allocation of the whole claim (kubernetes/kubernetes:
+// staging/src/k8s.io/dynamic-resource-allocation/structured). The name is looked at behind has: the API server knows
+// how long an attribute can be, and not a value of orValue, and refuses what might be costly (the same,
+// cel/compile.go).
 func deviceSelector(w *Work) string {
 	attribute := func(name, none string) string {
 		return fmt.Sprintf("device.attributes['%s'].?%s.orValue(%s)", draDriver, name, none)

@@ -14,8 +14,8 @@ import (
 // defaultGrace is the time between the signal and the kill where only the signal was named.
 const defaultGrace = 10 * time.Second
 
-// sbatchScript is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and hold only
-// words that need no quotes; everything that its owner wrote is behind them.
+// sbatchScript is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and
+// hold only words that need no quotes; everything that its owner wrote is behind them.
 //
 // --export=NONE keeps the environment of the caller out; it also sets SLURM_EXPORT_ENV=NONE, with which a later srun
 // starts without PATH, hence unset (sbatch(1), --export).
@@ -93,8 +93,8 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 	return append(list, "export=NONE", "comment=gpuard-"+directiveWord(w.ID))
 }
 
-// timeDirectives are the time and the signal before it: the command is to get it after --timeout, and to be killed after --grace.
-// Slurm counts the limit in minutes.
+// timeDirectives are the time and the signal before it: the command is to get it after --timeout, and to be killed
+// after --grace. Slurm counts the limit in minutes.
 func timeDirectives(w *Work) []string {
 	if w.Spec.Timeout <= 0 {
 		return nil

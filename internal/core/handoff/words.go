@@ -48,8 +48,8 @@ func hasOddAfter(w *Work) bool {
 	return slices.ContainsFunc(w.After, func(a After) bool { return a.ID == "" || strings.Trim(a.ID, "0123456789_") != "" })
 }
 
-// hasOddLog reports a path that a directive cannot hold: Slurm reads backslashes, quotes and blanks there, and fills in what
-// begins with %, of which %a means the same as here.
+// hasOddLog reports a path that a directive cannot hold: Slurm reads backslashes, quotes and blanks there, and fills in
+// what begins with %, of which %a means the same as here.
 func hasOddLog(w *Work) bool {
 	path := w.Care.Log
 	if len(w.Array.Tasks) > 0 {
@@ -135,8 +135,9 @@ func memoryFeatures(w *Work, site policy.Slurm) []string {
 	return found
 }
 
-// findRoomyType is the gres type of the smallest models of slurm.types that have the memory by their names, such as NVIDIA
-// A100-SXM4-80GB; a type that may also be a smaller model is none. "" where a model is asked for, or none has it.
+// findRoomyType is the gres type of the smallest models of slurm.types that have the memory by their names, such as
+// NVIDIA A100-SXM4-80GB; a type that may also be a smaller model is none. "" where a model is asked for, or none has
+// it.
 func findRoomyType(w *Work, site policy.Slurm) string {
 	if w.Spec.Model != "" || w.Spec.MIG != "" {
 		return ""
@@ -160,8 +161,8 @@ func findRoomyType(w *Work, site policy.Slurm) string {
 	return found
 }
 
-// readMemory is what a model has by its name, of "NVIDIA A100-SXM4-80GB" 79.2 GiB: it reports 81559 MiB. 0 where the name has no
-// size, or that of the processor's memory (GH200 480GB).
+// readMemory is what a model has by its name, of "NVIDIA A100-SXM4-80GB" 79.2 GiB: it reports 81559 MiB. 0 where the
+// name has no size, or that of the processor's memory (GH200 480GB).
 func readMemory(model string) gpu.Bytes {
 	found := regexp.MustCompile(`(?i)(?:^|[ -])([0-9]{1,4}) ?GB\b`).FindStringSubmatch(model)
 	if found == nil || strings.Contains(model, "GH200") {
@@ -224,7 +225,8 @@ func isDNSLabel(text string) bool {
 // docs/gpu-feature-discovery/README.md).
 func productLabel(model string) string { return strings.ReplaceAll(model, " ", "-") }
 
-// isLabelValue reports what the value of a label can be (kubernetes.io/docs/concepts/overview/working-with-objects/labels).
+// isLabelValue reports what the value of a label can be
+// (kubernetes.io/docs/concepts/overview/working-with-objects/labels).
 func isLabelValue(text string) bool {
 	return regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`).MatchString(text)
 }
@@ -242,8 +244,8 @@ func hidingVariables() (vars []Variable) {
 	return vars
 }
 
-// quoteOneLine quotes a word for bash on one line: control characters are written as \ooo, so that no line of the script is
-// anything but what is meant (sbatch reads lines that begin with #SBATCH, and refuses \r\n).
+// quoteOneLine quotes a word for bash on one line: control characters are written as \ooo, so that no line of the
+// script is anything but what is meant (sbatch reads lines that begin with #SBATCH, and refuses \r\n).
 func quoteOneLine(word string, plain func(string) string) string {
 	if !strings.ContainsFunc(word, isControl) {
 		return plain(word)

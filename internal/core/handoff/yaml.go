@@ -25,8 +25,8 @@ func (o object) withField(asked bool, key string, value any) object {
 	return append(o, field{key, value})
 }
 
-// yamlDocument writes a document in the block style. Every scalar that could be read as something else than its text is in
-// double quotes, whose escapes are the same in Go for text that is UTF-8 (yaml.org/spec/1.2.2, 5.7).
+// yamlDocument writes a document in the block style. Every scalar that could be read as something else than its text is
+// in double quotes, whose escapes are the same in Go for text that is UTF-8 (yaml.org/spec/1.2.2, 5.7).
 func (o object) yamlDocument() string {
 	var b strings.Builder
 	o.writeFields(&b, "", "")

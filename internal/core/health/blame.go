@@ -7,16 +7,15 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// BlameDevices compares readings of the machine from before and after a job, and returns the devices of the job that failed
-// while it ran, with the reason: the device is gone or does not answer any more, it became unhealthy, or the driver
-// reported an error that is not a program's fault. Devices that had failed before the job began are not blamed. "" and
-// none mean that nothing indicates a fault of the machine. ids are devices or slices; began is by the clock of the
-// errors.
+// BlameDevices compares readings of the machine from before and after a job, and returns the devices of the job that
+// failed while it ran, with the reason: the device is gone or does not answer any more, it became unhealthy, or the
+// driver reported an error that is not a program's fault. Devices that had failed before the job began are not blamed.
+// "" and none mean that nothing indicates a fault of the machine. ids are devices or slices; began is by the clock of
+// the errors.
 func BlameDevices(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (reason string, which []gpu.UUID) {
 	for _, id := range ids {
 		old, _, known := before.FindDevice(id)
 		var text string
-
 		switch d, _, found := after.FindDevice(id); {
 		case !known:
 			// Nothing to compare with.

@@ -107,9 +107,9 @@ type Move struct {
 	Avoid []gpu.UUID
 }
 
-// AddSample takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m needs
-// Load and Health. remaining is how long the job would run where it is; 0 is unknown. Advice that is not followed is
-// repeated, at growing intervals.
+// AddSample takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m
+// needs Load and Health. remaining is how long the job would run where it is; 0 is unknown. Advice that is not followed
+// is repeated, at growing intervals.
 func (d *Drift) AddSample(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move, bool) {
 	if d.cards == nil {
 		d.cards = map[gpu.UUID]*deviceHistory{}
@@ -175,7 +175,8 @@ func (d *Drift) isWorthMoving(rate float64, remaining time.Duration) bool {
 	return rate < 1 && float64(d.scaledMinutes(costMinutes))/(1-rate) < float64(remaining)
 }
 
-// devicesToAvoid lists the devices on which the job would be no better off. The claim itself checks which are free and healthy.
+// devicesToAvoid lists the devices on which the job would be no better off. The claim itself checks which are free and
+// healthy.
 func (d *Drift) devicesToAvoid(m gpu.Machine, from gpu.Device, why Kind) []gpu.UUID {
 	var out []gpu.UUID
 	for _, dev := range m.Devices {

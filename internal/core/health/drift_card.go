@@ -187,8 +187,8 @@ func (d *Drift) judgeByHeat(dev gpu.Device) sample {
 	return sample{level: levelNeither}
 }
 
-// compareNeighbours compares the device with its neighbours: if all are slow, a move does not help. Without neighbours, only the
-// driver's own reasons count.
+// compareNeighbours compares the device with its neighbours: if all are slow, a move does not help. Without neighbours,
+// only the driver's own reasons count.
 func compareNeighbours(s sample, than *float64, dev gpu.Device) sample {
 	s.warmer = than
 	switch {
@@ -206,7 +206,8 @@ func compareNeighbours(s sample, than *float64, dev gpu.Device) sample {
 	return s
 }
 
-// degreesWarmer is how much hotter the device is than the median of the vendor's others here, nil when that is not known.
+// degreesWarmer is how much hotter the device is than the median of the vendor's others here, nil when that is not
+// known.
 func degreesWarmer(m gpu.Machine, dev gpu.Device) *float64 {
 	var others []int
 	for _, o := range m.Devices {
@@ -231,9 +232,8 @@ type slowdownReason struct {
 	text string
 }
 
-// slowdownReasons are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks set by a
-// user are normal.
-// Names as in nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
+// slowdownReasons are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks set
+// by a user are normal. Names as in nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
 func slowdownReasons(d gpu.Device) (out []slowdownReason) {
 	has := func(e string) bool { return slices.Contains(d.ClockEvents, e) }
 	for _, e := range d.ClockEvents {
@@ -252,14 +252,14 @@ func slowdownReasons(d gpu.Device) (out []slowdownReason) {
 	return out
 }
 
-// canExplainClock reports whether the readings can show that the power limit lowers the clock. Without them a low clock says
-// nothing.
+// canExplainClock reports whether the readings can show that the power limit lowers the clock. Without them a low clock
+// says nothing.
 func canExplainClock(d gpu.Device) bool {
 	return d.ClockEvents != nil || d.Power != nil && d.PowerLimit != nil
 }
 
-// hasNormalLimit reports whether a low clock has a normal cause: the power limit, which depends on the work, or a clock set by
-// a user.
+// hasNormalLimit reports whether a low clock has a normal cause: the power limit, which depends on the work, or a clock
+// set by a user.
 func hasNormalLimit(d gpu.Device) bool {
 	normal := []string{"gpu_idle", "applications_clocks", "sw_power_cap", "sync_boost", "display_clock_setting"}
 	if slices.ContainsFunc(d.ClockEvents, func(e string) bool { return slices.Contains(normal, e) }) {
@@ -297,7 +297,6 @@ func (c *deviceHistory) usualClock(d gpu.Device, now time.Time, settled time.Dur
 	load := bandOf(d.Utilization)
 	var mhz []int
 	var first time.Time
-
 	for _, k := range c.clocks {
 		if k.load != load {
 			continue
@@ -364,8 +363,8 @@ func (c *deviceHistory) countTrouble(s sample, now time.Time, gap, full time.Dur
 	}
 }
 
-// shouldReport reports whether to report the trouble now: again after a while that doubles up to long, and from the start after
-// no report for twice that.
+// shouldReport reports whether to report the trouble now: again after a while that doubles up to long, and from the
+// start after no report for twice that.
 func (c *deviceHistory) shouldReport(now time.Time, again, long time.Duration) bool {
 	if now.Sub(c.last) > 2*long {
 		c.asked = 0

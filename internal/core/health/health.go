@@ -63,8 +63,8 @@ const (
 // MayPass reports whether the cause may go away without anybody's help.
 func (c Cure) MayPass() bool { return c == Cool || c == Ask || c == Unlink }
 
-// Cures lists what repairs the device, each once, in the order of the reasons of Of; empty exactly when it is OK. A
-// broken board is not reset. A reboot includes a reset and forgets the driver's errors. A device that does not answer
+// Cures lists what repairs the device, each once, in the order of the reasons of StateOf; empty exactly when it is OK.
+// A broken board is not reset. A reboot includes a reset and forgets the driver's errors. A device that does not answer
 // cannot be confirmed.
 func Cures(d gpu.Device, now time.Time) []Cure {
 	v := judgeDevice(d, now)
@@ -74,7 +74,6 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 	}
 
 	var out []Cure
-
 	for _, c := range v.cures {
 		reset := c == Reset || c == Drain || c == Unlink
 		covered := reset && (slices.Contains(v.cures, Reboot) || slices.Contains(v.cures, Inspect)) ||
@@ -89,10 +88,10 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 }
 
 // StateOf judges a device from its readings and the driver's errors. The state is the worst of all; the reasons come in
-// order of evidence: recovery action, NVLink fabric, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They are empty
-// exactly when the state is OK. Absent readings are ignored. A program's fault (XID 13, 31, 43) does not count against
-// the device. An error of the classes Stuck and Host counts until it is removed from the device's list, because a
-// device that answers again may still be broken. XID 94 counts for ten minutes before now.
+// order of evidence: recovery action, NVLink fabric, row remapping, retired pages, ECC, XIDs, slowdown, temperature.
+// They are empty exactly when the state is OK. Absent readings are ignored. A program's fault (XID 13, 31, 43) does not
+// count against the device. An error of the classes Stuck and Host counts until it is removed from the device's list,
+// because a device that answers again may still be broken. XID 94 counts for ten minutes before now.
 //
 // Meanings: recovery action, remapped rows and clock event reasons as in NVIDIA/go-nvml gen/nvml/nvml.h;
 // severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp; XIDs as in docs.nvidia.com/deploy/xid-errors.
@@ -192,8 +191,8 @@ func (v *verdict) judgeMemory(d gpu.Device) {
 	}
 }
 
-// judgeSlowdown judges the two reasons that indicate cooling or power supply. Idle clocks, power caps and application clocks
-// are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
+// judgeSlowdown judges the two reasons that indicate cooling or power supply. Idle clocks, power caps and application
+// clocks are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
 func (v *verdict) judgeSlowdown(d gpu.Device) {
 	if slices.Contains(d.ClockEvents, "hw_thermal_slowdown") {
 		v.addReason(Degraded, Cool, "slowed down by its own hardware because of heat")

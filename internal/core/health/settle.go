@@ -21,7 +21,6 @@ func MergeXIDs(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
 	})
 
 	var out []gpu.XID
-
 	for _, x := range xids {
 		if x.At.IsZero() && undated || !x.At.IsZero() && !x.At.After(over) {
 			continue

@@ -33,14 +33,15 @@ const (
 // containedPause is how long a contained memory error (XID 94) keeps a device from new jobs.
 const containedPause = 10 * time.Minute
 
-// xidContained is the code of a memory error that hit only one program: not that program's fault, and no lasting damage.
+// xidContained is the code of a memory error that hit only one program: not that program's fault, and no lasting
+// damage.
 const xidContained = 94
 
 // xidRecoveryChanged is the code that only reports a change of the recovery action, which is a reading of its own.
 const xidRecoveryChanged = 154
 
-// ExplainXID returns the class of a driver error and a short meaning. A code that NVIDIA's catalog gives no action for, or
-// that is newer than this version, is of class Host, to be cautious.
+// ExplainXID returns the class of a driver error and a short meaning. A code that NVIDIA's catalog gives no action for,
+// or that is newer than this version, is of class Host, to be cautious.
 func ExplainXID(code int) (Class, string) {
 	for line := range strings.Lines(errorTable) {
 		codes, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -63,8 +64,8 @@ func ExplainXID(code int) (Class, string) {
 	return Host, "an error that this version does not know"
 }
 
-// IsMachineFault reports that the error is the fault of the machine and not of the program that it hit: the program may be
-// started again on another device.
+// IsMachineFault reports that the error is the fault of the machine and not of the program that it hit: the program may
+// be started again on another device.
 func IsMachineFault(code int) bool {
 	class, _ := ExplainXID(code)
 	return class == Stuck || class == Host && code != xidRecoveryChanged || code == xidContained

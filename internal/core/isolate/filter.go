@@ -3,8 +3,8 @@ package isolate
 // DeviceNumber is the number of a device file: what the kernel filters by, whatever the file is called.
 type DeviceNumber struct{ Major, Minor uint32 }
 
-// Instruction is one of BPF (Documentation/bpf/standardization/instruction-set.rst in torvalds/linux), with the layout of the kernel's
-// struct bpf_insn.
+// Instruction is one of BPF (Documentation/bpf/standardization/instruction-set.rst in torvalds/linux), with the layout
+// of the kernel's struct bpf_insn.
 type Instruction struct {
 	Code uint8
 	// The one that is written in the lower half, the one that is read in the upper.
@@ -28,8 +28,8 @@ const (
 	exit      = 0x95 // BPF_JMP | BPF_EXIT
 )
 
-// Registers: r0 is the answer, and r1 points to the question, struct bpf_cgroup_dev_ctx of include/uapi/linux/bpf.h: the access in the upper
-// half of its first word and the kind in the lower, then the major and the minor number.
+// Registers: r0 is the answer, and r1 points to the question, struct bpf_cgroup_dev_ctx of include/uapi/linux/bpf.h:
+// the access in the upper half of its first word and the kind in the lower, then the major and the minor number.
 const (
 	answer, question, kind, major, minor = 0, 1, 2, 3, 4
 
@@ -40,8 +40,8 @@ const (
 // MostNumbers is how many devices a filter can deny: old kernels take 4096 instructions.
 const MostNumbers = 2000
 
-// Filter is a program of the type BPF_PROG_TYPE_CGROUP_DEVICE that denies these character devices, to be read, written and made, and
-// allows everything else. What a group above denies stays denied: the kernel asks each program.
+// Filter is a program of the type BPF_PROG_TYPE_CGROUP_DEVICE that denies these character devices, to be read, written
+// and made, and allows everything else. What a group above denies stays denied: the kernel asks each program.
 func Filter(denied []DeviceNumber) []Instruction {
 	const read = question << 4
 	if len(denied) == 0 {

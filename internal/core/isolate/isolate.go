@@ -1,11 +1,11 @@
-// Package isolate decides what keeps a job from the devices of others: which level of isolation this machine can do, and which
-// device files the job must not open.
+// Package isolate decides what keeps a job from the devices of others: which level of isolation this machine can do,
+// and which device files the job must not open.
 //
 //	level, note, refusal := isolate.ChooseLevel(spec.Isolate, spec.Isolated, means)
 //	closed, refusal := isolate.FilesToClose(nodes, machine, plan)
 //
-// Without a level only variables hide other devices, and a program that sets them anew leaves its lease. It must not open or
-// list files; the caller passes in what there is.
+// Without a level only variables hide other devices, and a program that sets them anew leaves its lease. It must not
+// open or list files; the caller passes in what there is.
 package isolate
 
 import (
@@ -46,11 +46,12 @@ func (m Means) possible() []job.Isolation {
 	return slices.DeleteFunc(preferred(), func(l job.Isolation) bool { return m.reasonAgainst(l) != "" })
 }
 
-// Levels are those that can be in force, weakest first. A control group is the weakest, because who may build it, root, can move out of it
-// again, and because it keeps nobody from the processes outside; both others hold against that.
+// Levels are those that can be in force, weakest first. A control group is the weakest, because who may build it, root,
+// can move out of it again, and because it keeps nobody from the processes outside; both others hold against that.
 func Levels() []job.Isolation { return []job.Isolation{job.Cgroup, job.Namespace, job.Landlock} }
 
-// preferred is the order in which auto tries them: of the two that nothing undoes the one that breaks less, and then the other.
+// preferred is the order in which auto tries them: of the two that nothing undoes the one that breaks less, and then
+// the other.
 func preferred() []job.Isolation {
 	return []job.Isolation{job.Namespace, job.Landlock, job.Cgroup}
 }
@@ -63,8 +64,8 @@ func WantsIsolation(asked, required job.Isolation) bool {
 	return required != job.NoIsolation && required != job.Off || asked != job.NoIsolation && asked != job.Off
 }
 
-// ChooseLevel is the level of a job. auto takes what is possible, and says so in a note where that is none. Every other level that is
-// not possible, and less than what is required, is a permanent refusal.
+// ChooseLevel is the level of a job. auto takes what is possible, and says so in a note where that is none. Every other
+// level that is not possible, and less than what is required, is a permanent refusal.
 func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation, note string, refusal *job.Refusal) {
 	if !WantsIsolation(asked, required) {
 		return job.NoIsolation, "", nil

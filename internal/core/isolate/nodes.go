@@ -14,8 +14,8 @@ type Node struct {
 	// "" of a capability: the driver's helper has not made it yet.
 	Path string
 	Kind Kind
-	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, also of
-	// a Render, and of the GPU of a capability.
+	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file
+	// itself, also of a Render, and of the GPU of a capability.
 	Number int
 	// Device of a file of the kernel's graphics: its address, as in gpu.Device; "" not known.
 	PCI string
@@ -27,9 +27,9 @@ type Node struct {
 type Kind int
 
 // Kinds of device files. NVIDIA's are nvidia0 (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-frontend.c), and
-// nvidia-caps/nvidia-cap3 for each part of a GPU in MIG mode (docs.nvidia.com/datacenter/tesla/mig-user-guide, "Device Nodes and
-// Capabilities"); dri/card0 and dri/renderD128 are the kernel's graphics, of every vendor, the second for computing; kfd is that of
-// AMD, one for all its GPUs (docs.kernel.org/gpu/amdgpu, "AMDKFD").
+// nvidia-caps/nvidia-cap3 for each part of a GPU in MIG mode (docs.nvidia.com/datacenter/tesla/mig-user-guide, "Device
+// Nodes and Capabilities"); dri/card0 and dri/renderD128 are the kernel's graphics, of every vendor, the second for
+// computing; kfd is that of AMD, one for all its GPUs (docs.kernel.org/gpu/amdgpu, "AMDKFD").
 const (
 	Card Kind = iota
 	Capability
@@ -38,8 +38,8 @@ const (
 	AMDCompute
 )
 
-// FilesToClose returns the files that a job with these devices must not open: those of all others, also of GPUs that are not on the
-// machine that was read. The order is that of nodes.
+// FilesToClose returns the files that a job with these devices must not open: those of all others, also of GPUs that
+// are not on the machine that was read. The order is that of nodes.
 func FilesToClose(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refusal) {
 	own, refusal := ownDevices(nodes, m, given)
 	if refusal != nil {
@@ -48,7 +48,6 @@ func FilesToClose(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *jo
 
 	isGPU := graphicsOfGPUs(nodes, m)
 	var closed []string
-
 	for _, n := range nodes {
 		if n.Path != "" && !own.mayOpen(n, isGPU) {
 			closed = append(closed, n.Path)
@@ -92,16 +91,16 @@ func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevice
 	return own, nil
 }
 
-// partitioned reports whether a device of AMD is one of several at its address, and not all of them are given. They are told apart by
-// their order.
+// partitioned reports whether a device of AMD is one of several at its address, and not all of them are given. They are
+// told apart by their order.
 func partitioned(d *gpu.Device, m gpu.Machine, given []job.Given) bool {
 	return d.Vendor == gpu.AMD && slices.ContainsFunc(m.Devices, func(other gpu.Device) bool {
 		return other.PCI == d.PCI && !slices.ContainsFunc(given, func(g job.Given) bool { return g.UUID == other.UUID })
 	})
 }
 
-// graphicsOfGPUs are the devices of the kernel's graphics that are GPUs, also ones that were not read: what computes. The rest are
-// screens of a server's own management, which are nobody's.
+// graphicsOfGPUs are the devices of the kernel's graphics that are GPUs, also ones that were not read: what computes.
+// The rest are screens of a server's own management, which are nobody's.
 func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
 	// What is not known may be one.
 	is := map[string]bool{"": true}
@@ -146,9 +145,10 @@ func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 		n.Kind == Render && owns(gpu.AMD, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
 }
 
-// Suits refuses a level behind which a vendor's library finds nothing. Where one render node of several may not be opened (EACCES, as
-// under Landlock), AMD's shows no GPU at all; it leaves out those that are not there, or that a control group does not allow (ENOENT,
-// EPERM), and counts the others from 0 (ROCm/ROCR-Runtime libhsakmt/src/topology.c, topology_sysfs_check_node_supported).
+// Suits refuses a level behind which a vendor's library finds nothing. Where one render node of several may not be
+// opened (EACCES, as under Landlock), AMD's shows no GPU at all; it leaves out those that are not there, or that a
+// control group does not allow (ENOENT, EPERM), and counts the others from 0 (ROCm/ROCR-Runtime
+// libhsakmt/src/topology.c, topology_sysfs_check_node_supported).
 func Suits(level job.Isolation, given []job.Given) *job.Refusal {
 	i := slices.IndexFunc(given, func(g job.Given) bool { return g.Vendor == gpu.AMD })
 	if level != job.Landlock || i < 0 {
@@ -157,8 +157,8 @@ func Suits(level job.Isolation, given []job.Given) *job.Refusal {
 	return newRefusal(fmt.Sprintf("cannot isolate a job on %s by landlock: ROCm finds no GPU at all where it may not open those of others", given[i]), "write --isolate namespace, or leave --isolate out to rely on variables")
 }
 
-// CheckSharedFiles are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program
-// with the rights of root (nvidia-modprobe), which has none there.
+// CheckSharedFiles are the shared files that a program behind a wall could not have made and needs: the driver's own
+// helper is a program with the rights of root (nvidia-modprobe), which has none there.
 func CheckSharedFiles(given []job.Given, exists func(path string) bool) *job.Refusal {
 	if !slices.ContainsFunc(given, func(g job.Given) bool { return g.Vendor != gpu.AMD }) || exists("/dev/nvidia-uvm") || !exists("/dev/nvidiactl") {
 		return nil
@@ -166,8 +166,8 @@ func CheckSharedFiles(given []job.Given, exists func(path string) bool) *job.Ref
 	return newRefusal("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
 }
 
-// CheckSliceFiles refuses a job with a slice while another slice of its GPU has no file yet, where what is made later can be opened: at every
-// level but Landlock.
+// CheckSliceFiles refuses a job with a slice while another slice of its GPU has no file yet, where what is made later
+// can be opened: at every level but Landlock.
 func CheckSliceFiles(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given) *job.Refusal {
 	if level == job.Landlock {
 		return nil

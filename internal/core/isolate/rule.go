@@ -32,14 +32,14 @@ func UnderRule(asked, required job.Isolation, rule *policy.Rule) (job.Isolation,
 	return rule.Isolate, nil
 }
 
-// Impossible is a refusal of Choose, in the words of the rule that requires the level.
+// Impossible is a refusal of ChooseLevel, in the words of the rule that requires the level.
 func Impossible(refusal *job.Refusal, rule *policy.Rule) *job.Refusal {
 	_, why, _ := strings.Cut(refusal.Summary, ": ")
 	return newRefusal(fmt.Sprintf("cannot isolate the job: %s, and here that is not possible: %s", requires(rule), why), "ask the administrator, who can change this machine or the rule: gpuard doctor")
 }
 
-// Unwalled refuses a lease that nothing is started behind a wall for, such as that of a shell which runs already, where a rule requires one;
-// nil where none does, or the level is enough.
+// Unwalled refuses a lease that nothing is started behind a wall for, such as that of a shell which runs already, where
+// a rule requires one; nil where none does, or the level is enough.
 func Unwalled(level job.Isolation, rule *policy.Rule) *job.Refusal {
 	if rule == nil || levelRank(level) >= levelRank(rule.Isolate) {
 		return nil

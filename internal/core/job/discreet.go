@@ -11,7 +11,8 @@ import (
 // maxPublicNames is how many processes a discreet reason names.
 const maxPublicNames = 3
 
-// PublicView is the reason as it may be shown to anybody: of a command line only the program is left, for arguments may hold secrets.
+// PublicView is the reason as it may be shown to anybody: of a command line only the program is left, for arguments may
+// hold secrets.
 func (r Reason) PublicView() Reason {
 	if len(r.Processes) == 0 {
 		return r
@@ -19,7 +20,6 @@ func (r Reason) PublicView() Reason {
 
 	r.Processes, r.Remedy = slices.Clone(r.Processes), ""
 	var names []string
-
 	for i := range r.Processes {
 		b := &r.Processes[i]
 		b.Command = prose.ProgramName(b.Command)
@@ -63,7 +63,8 @@ func (b *Blocker) publicName() string {
 	return who + " (" + strings.Join(about, ", ") + ")"
 }
 
-// PublicView is the refusal with discreet reasons. What to do is left out where a process is in the way, for it may name the command.
+// PublicView is the refusal with discreet reasons. What to do is left out where a process is in the way, for it may
+// name the command.
 func (r *Refusal) PublicView() *Refusal {
 	out := *r
 	out.Reasons = slices.Clone(r.Reasons)

@@ -55,8 +55,8 @@ func (g Given) RuntimeName() string {
 	return "cuda"
 }
 
-// OwnedDevices returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a device
-// count once. The lease except and its sub-leases do not count.
+// OwnedDevices returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a
+// device count once. The lease except and its sub-leases do not count.
 func OwnedDevices(held []Lease, uid uint32, except string) map[string]bool {
 	devices := map[string]bool{}
 	for _, l := range held {

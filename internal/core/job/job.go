@@ -134,8 +134,8 @@ const (
 // Isolation is what stops a process from opening the devices of others.
 type Isolation string
 
-// Levels of isolation, weakest first. Without one only variables hide other devices. Off and AutoIsolation can be asked for, and
-// are never in force.
+// Levels of isolation, weakest first. Without one only variables hide other devices. Off and AutoIsolation can be asked
+// for, and are never in force.
 const (
 	NoIsolation Isolation = ""
 	// NoIsolation, also where a default says otherwise.
@@ -364,12 +364,12 @@ type Lease struct {
 	Load *float64 `json:"-"`
 }
 
-// IsReservation reports whether the lease is for a time, which was asked for, and not for a process: such a one is without a command,
-// too, and a rule may end it.
+// IsReservation reports whether the lease is for a time, which was asked for, and not for a process: such a one is
+// without a command, too, and a rule may end it.
 func (l Lease) IsReservation() bool { return l.Apart && l.Until > 0 && l.Time > 0 }
 
-// FreesAt is when its devices are certainly free, by CLOCK_BOOTTIME (ns); 0 unknown. When a rule ends the lease of a process,
-// that goes on, and may use them still.
+// FreesAt is when its devices are certainly free, by CLOCK_BOOTTIME (ns); 0 unknown. When a rule ends the lease of a
+// process, that goes on, and may use them still.
 func (l Lease) FreesAt() int64 {
 	if l.Apart && !l.IsReservation() {
 		return 0

@@ -18,8 +18,8 @@ type Kept struct {
 	Until time.Time `json:"until"`
 }
 
-// WaitsUntil is when a lease ends that waits for a next start of its command; zero for every other lease. It is zero too
-// after that moment: then another process holds the lease. now may be zero where it is not known.
+// WaitsUntil is when a lease ends that waits for a next start of its command; zero for every other lease. It is zero
+// too after that moment: then another process holds the lease. now may be zero where it is not known.
 func (l *Lease) WaitsUntil(now time.Time) time.Time {
 	if l.Ended && l.Kept != nil && !l.Kept.Until.Before(now.Truncate(time.Second)) {
 		return l.Kept.Until
@@ -37,9 +37,9 @@ func (l *Lease) StoppedHolder() *Blocker {
 	return nil
 }
 
-// KillText is the command that ends those processes of m that still hold a lease whose command has ended, such as a server's
-// engine that survived it: giving the lease back would not free their memory. It names only processes that are proven to
-// be the holders: of the lease's user, on its devices, and begun when the holder did. "" where there is none.
+// KillText is the command that ends those processes of m that still hold a lease whose command has ended, such as a
+// server's engine that survived it: giving the lease back would not free their memory. It names only processes that are
+// proven to be the holders: of the lease's user, on its devices, and begun when the holder did. "" where there is none.
 func (l *Lease) KillText(m gpu.Machine) string {
 	text := ""
 	for _, b := range l.HeldBy {
@@ -63,7 +63,7 @@ func (l *Lease) holdsProcess(m gpu.Machine, p gpu.Process) bool {
 	return l.Holds(p.GPU) || found && l.Holds(d.UUID)
 }
 
-// IsKeptByKernel reports whether the file of --keep-while is the connection file of a Jupyter kernel, which is among its
-// arguments. A command line cannot name that file twice: VS Code fills in one place only (microsoft/vscode-jupyter:
+// IsKeptByKernel reports whether the file of --keep-while is the connection file of a Jupyter kernel, which is among
+// its arguments. A command line cannot name that file twice: VS Code fills in one place only (microsoft/vscode-jupyter:
 // kernelProcess.node.ts, updateConnectionArgs).
 func (s Spec) IsKeptByKernel() bool { return s.KeepWhile == "kernel" }

@@ -37,7 +37,8 @@ type Right struct {
 	Granted  bool
 }
 
-// SupportsDRA reports whether jobs may claim whole GPUs from NVIDIA's driver for dynamic resource allocation, and why not.
+// SupportsDRA reports whether jobs may claim whole GPUs from NVIDIA's driver for dynamic resource allocation, and why
+// not.
 func (c *Cluster) SupportsDRA() (has bool, why string) {
 	switch {
 	case c.Serves.Problem != "":
@@ -65,8 +66,9 @@ func (c *Cluster) hasPluginGPUs() *bool {
 	}))
 }
 
-// ChooseForm says whether a job claims devices (SupportsDRA) or asks the device plugin, and why. Claims are preferred: they are right
-// on nodes with different models. A cluster that offers neither gets the form of the plugin, which every cluster accepts.
+// ChooseForm says whether a job claims devices (SupportsDRA) or asks the device plugin, and why. Claims are preferred:
+// they are right on nodes with different models. A cluster that offers neither gets the form of the plugin, which every
+// cluster accepts.
 func (c *Cluster) ChooseForm() (dra bool, why string) {
 	dra, not := c.SupportsDRA()
 	plugin := c.hasPluginGPUs()

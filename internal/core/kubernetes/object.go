@@ -1,6 +1,6 @@
 // Package kubernetes says in gpuard's words what a Kubernetes cluster answers: where a job is and why it waits, which
-// GPUs there are, and in which form a job asks for them. Its types are the parts of the API's objects that this needs, as
-// kubectl prints them with -o json. It must not call kubectl.
+// GPUs there are, and in which form a job asks for them. Its types are the parts of the API's objects that this needs,
+// as kubectl prints them with -o json. It must not call kubectl.
 package kubernetes
 
 import (
@@ -18,7 +18,8 @@ const Driver = "gpu.nvidia.com"
 // Main is the container of the job's command; clusters may put others beside it.
 const Main = "main"
 
-// indexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
+// indexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes,
+// staging/src/k8s.io/api/batch/v1/types.go).
 const indexLabel = "batch.kubernetes.io/job-completion-index"
 
 // KueueLabel names the queue of Kueue that a job goes through (kubernetes-sigs/kueue,

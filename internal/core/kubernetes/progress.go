@@ -53,7 +53,8 @@ const timeoutExitCode = 124
 // deadlineReason is the reason of a Job, or of a pod, that ran for longer than activeDeadlineSeconds.
 const deadlineReason = "DeadlineExceeded"
 
-// JobProgress says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is unknown.
+// JobProgress says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is
+// unknown.
 func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	p := Progress{Phase: Waiting, Started: j.Status.Started, Ended: j.Status.Completed}
 	pod := youngestPod(pods)
@@ -87,7 +88,7 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	return p
 }
 
-// TaskProgress is Look for one number of an indexed Job.
+// TaskProgress is JobProgress for one number of an indexed Job.
 func TaskProgress(j *Job, task int, pods []Pod, events []Event, nodes []Node) Progress {
 	own := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Meta.Labels[indexLabel] != strconv.Itoa(task) })
 	one := *j

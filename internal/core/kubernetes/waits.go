@@ -54,8 +54,8 @@ func noPodReason(events []Event) *Reason {
 	return &Reason{"forbidden", "the cluster does not let its pod be made: " + firstLine(failed.Message), "ask whoever runs the cluster; kubectl describe job"}
 }
 
-// quotaReason reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1, limited:
-// requests.nvidia.com/gpu=4" (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go).
+// quotaReason reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1,
+// limited: requests.nvidia.com/gpu=4" (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go).
 func quotaReason(message string) *Reason {
 	const do = "wait until other jobs of the namespace end, or ask whoever runs the cluster for more; kubectl describe resourcequota"
 	m := regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$`).FindStringSubmatch(firstLine(message))
@@ -140,8 +140,8 @@ type cause struct {
 	text  string
 }
 
-// parseCauses reads "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {a: b}. preemption:
-// …" (kubernetes/kubernetes, pkg/scheduler/framework/types.go, FitError).
+// parseCauses reads "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {a: b}.
+// preemption: …" (kubernetes/kubernetes, pkg/scheduler/framework/types.go, FitError).
 func parseCauses(message string) (all int, list []cause) {
 	head, rest, ok := strings.Cut(message, " nodes are available: ")
 	_, number, _ := strings.Cut(head, "/")
@@ -165,7 +165,8 @@ func parseCauses(message string) (all int, list []cause) {
 	return all, list
 }
 
-// causeKinds are the causes in the order in which they decide the code: what the person can change, or waits for, comes first.
+// causeKinds are the causes in the order in which they decide the code: what the person can change, or waits for, comes
+// first.
 func causeKinds() []struct{ code, sign, words string } {
 	return []struct{ code, sign, words string }{
 		{"no-gpu", "Insufficient " + GPUs, "too few GPUs free"},
@@ -188,7 +189,6 @@ func unscheduledReason(pod *Pod, message string, nodes []Node) *Reason {
 
 	why := &Reason{Code: "no-node"}
 	var parts []string
-
 	for _, k := range causeKinds() {
 		n := 0
 		for i := range list {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Behind is what is left of a doubt where the program can open only the GPUs that it is given, so many, and counts them from 0; nothing where
-// it then uses all of them. named are those that the request names.
+// Behind is what is left of a doubt where the program can open only the GPUs that it is given, so many, and counts them
+// from 0; nothing where it then uses all of them. named are those that the request names.
 func (d Doubt) Behind(gpus int, named []string) (left Doubt, doubtful bool) {
 	switch {
 	case d.Effect == Drops:
@@ -48,7 +48,6 @@ func countOf(d Doubt) (used, highest int) {
 		return n, n - 1
 	}
 	var all []int
-
 	for _, word := range strings.Split(d.Devices, ",") {
 		n, err := strconv.Atoi(word)
 		if err == nil && !slices.Contains(all, n) {

@@ -25,8 +25,8 @@ func IsLauncher(name string) bool {
 		"gmx", "gmx_mpi", "lmp", "namd3", "namd2", "dorado", "all_reduce_perf"}, name) || IsPython(name)
 }
 
-// Computes reports whether a program is known to use GPUs, so that a wrong device is a mistake: Python with a program of
-// the user, or a well-known tool.
+// Computes reports whether a program is known to use GPUs, so that a wrong device is a mistake: Python with a program
+// of the user, or a well-known tool.
 func Computes(name string, args []string) bool {
 	if name == "" || slices.ContainsFunc(args, func(w string) bool { return w == "--help" || w == "--version" }) {
 		return false

@@ -168,8 +168,8 @@ func listOf(value string) string {
 
 func hidesAll(value string) bool { return value == "" || value == "-1" }
 
-// WithoutLists is a command without the lists of devices that env gives its program, and without an env that has nothing
-// else to do.
+// WithoutLists is a command without the lists of devices that env gives its program, and without an env that has
+// nothing else to do.
 func WithoutLists(words []string) (out []string) {
 	gone := WordsOfLists(words)
 	for i, w := range words {
@@ -245,8 +245,8 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	return append(all, Doubt{Sure: k.Programs != "su", Seen: "starts the program by " + name + ", which does not hand on which GPUs it is given", Do: do + ", in a shell: gpuard run -- sh -c '…'"})
 }
 
-// namesImage reports whether a command of apptainer starts a program in an image that is known as one by its name: before
-// it stand apptainer's own options.
+// namesImage reports whether a command of apptainer starts a program in an image that is known as one by its name:
+// before it stand apptainer's own options.
 func namesImage(words []string) bool {
 	return len(words) > 1 && hasWord("exec run shell", words[1]) && ownEnd(path.Base(words[0]), words, 1) < len(words)
 }

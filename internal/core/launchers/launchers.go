@@ -65,8 +65,8 @@ type Key struct {
 	Word int
 }
 
-// DeviceNumbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2", "cuda:0,1"
-// and "CUDA0,CUDA1". For GROMACS each digit is a device, unless there are commas.
+// DeviceNumbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2",
+// "cuda:0,1" and "CUDA0,CUDA1". For GROMACS each digit is a device, unless there are commas.
 func (k Key) DeviceNumbers() (all []int) {
 	parts := strings.Split(strings.TrimPrefix(k.Value, "cuda:"), ",")
 	if k.Programs == gromacs && len(parts) == 1 {
@@ -155,7 +155,8 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 	return u
 }
 
-// FindDropper is the first program on the way to the one that is started that hands no variables on to it. at is its word.
+// FindDropper is the first program on the way to the one that is started that hands no variables on to it. at is its
+// word.
 func FindDropper(words []string) (k Key, at int, ok bool) {
 	s := FindProgram(words)
 	for _, at := range append(s.By, s.At) {

@@ -37,8 +37,8 @@ func (s StartedProgram) Name(words []string) string {
 	return path.Base(words[s.At])
 }
 
-// FindProgram skips programs that start another one. If their options cannot be told apart from the other program, it searches
-// for a known name.
+// FindProgram skips programs that start another one. If their options cannot be told apart from the other program, it
+// searches for a known name.
 func FindProgram(words []string) StartedProgram {
 	s := StartedProgram{Sudo: -1}
 	for s.At < len(words) && !strings.Contains(words[s.At], "$") {
@@ -88,8 +88,8 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 	return wrapper{}, false
 }
 
-// SkipWrapper is the word after a program such as nohup, nice -n 5 or timeout 10, which starts what comes next; the number of
-// words for other programs.
+// SkipWrapper is the word after a program such as nohup, nice -n 5 or timeout 10, which starts what comes next; the
+// number of words for other programs.
 func SkipWrapper(words []string) int {
 	w, ok := wrapperOf(path.Base(words[0]))
 	next := SkipOptions(words, 1, strings.Fields(w.takes))
@@ -117,8 +117,8 @@ func TakesProgram(name string) bool {
 	return ok && w.between != "run" || slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra"}, name)
 }
 
-// peelWrapper takes one such program off: next is the word of the program that it starts. through is false when it starts
-// nothing else.
+// peelWrapper takes one such program off: next is the word of the program that it starts. through is false when it
+// starts nothing else.
 func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next int, through bool) {
 	switch name {
 	case "env":

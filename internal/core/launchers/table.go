@@ -121,8 +121,8 @@ func crossingRows() []Row {
 // anyProgram stands for a program of any name.
 const anyProgram = "*"
 
-// variableRows choose a device apart from the list. MuJoCo follows the list since it maps the devices of EGL to those of
-// CUDA, where the driver tells them.
+// variableRows choose a device apart from the list. MuJoCo follows the list since it maps the devices of EGL to those
+// of CUDA, where the driver tells them.
 func variableRows() []Row {
 	return []Row{
 		{Programs: anyProgram, Keys: "$MUJOCO_EGL_DEVICE_ID", Effect: Own, From: "google-deepmind/mujoco: python/mujoco/egl/__init__.py"},
@@ -130,7 +130,8 @@ func variableRows() []Row {
 	}
 }
 
-// ProgramOfImage is the program that a well-known image of a container starts its command's options with; nil for others.
+// ProgramOfImage is the program that a well-known image of a container starts its command's options with; nil for
+// others.
 func ProgramOfImage(image string) []string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(image, "docker.io/"), "@")
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {

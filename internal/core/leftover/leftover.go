@@ -137,8 +137,8 @@ func (q Input) servesDisplay(p gpu.Process) bool {
 	return found && display.ScreenOf(*d, q.Machine.ProcessesOn(d.UUID)).Serves(p)
 }
 
-// unseenRow is used memory that no listed process explains: of a container, of another PID namespace, or left by a process
-// that has ended. If there is a lease on the device, it may be the lease's.
+// unseenRow is used memory that no listed process explains: of a container, of another PID namespace, or left by a
+// process that has ended. If there is a lease on the device, it may be the lease's.
 func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
 		return Row{}, false

@@ -28,9 +28,9 @@ const minWorkingShare = 0.02
 // minSampleGap is the least time between two samples that are compared: the kernel counts CPU time in ticks of 10 ms.
 const minSampleGap = time.Second
 
-// AddSample adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one are
-// dropped. A process that runs or waits for a processor works, however little of one it gets on a busy machine; a busy device
-// (more than 5 %) with a single process shows that this process works.
+// AddSample adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one
+// are dropped. A process that runs or waits for a processor works, however little of one it gets on a busy machine; a
+// busy device (more than 5 %) with a single process shows that this process works.
 func AddSample(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.Duration) []Sighting {
 	var after []Sighting
 	for _, p := range m.Processes {

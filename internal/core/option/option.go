@@ -1,5 +1,5 @@
-// Package option is the table of what can be asked of a job, in whichever way: by a flag, by a key of gpuard.yaml, by a default in
-// config.yaml, or in a line of a script. Adding an option is one row here and its use.
+// Package option is the table of what can be asked of a job, in whichever way: by a flag, by a key of gpuard.yaml, by a
+// default in config.yaml, or in a line of a script. Adding an option is one row here and its use.
 //
 //	o, _ := option.FindOption("min-compute")
 //	o.Key() // "min_compute"

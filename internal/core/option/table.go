@@ -6,7 +6,8 @@ const (
 	oneProcess = "it is for one process"
 )
 
-// optionTable has the rows in the order of the help. It is data that the program is built with, so that a start does not make it.
+// optionTable has the rows in the order of the help. It is data that the program is built with, so that a start does
+// not make it.
 var optionTable = []Option{
 	{Name: "gpus", Group: Choice, Takes: Number, Value: "N", In: Both, Else: "1", Sample: "1", Offers: []string{"1", "2", "4", "8", "all"}, Text: "whole GPUs, or all", File: "whole GPUs"},
 	{Name: "mem", Group: Choice, Takes: Size, Value: "SIZE", In: Both, Sample: "20G", Offers: []string{"8G", "16G", "24G", "40G", "80G"}, Text: "memory that each GPU must have free, such as 20G"},

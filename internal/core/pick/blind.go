@@ -7,10 +7,10 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// Where memory, load and processes of a device cannot be read, it is not free but of unknown use (gpu.Device.UseUnknown):
-// only the leases of gpuard are known. It is set aside while there is a device whose use is known (class.go). Where all
-// are so, or it is named, it is leased, and the plan says in one line what is not known. A process that is listed without
-// a size keeps it busy, unless the caller says --any.
+// Where memory, load and processes of a device cannot be read, it is not free but of unknown use
+// (gpu.Device.UseUnknown): only the leases of gpuard are known. It is set aside while there is a device whose use is
+// known (class.go). Where all are so, or it is named, it is leased, and the plan says in one line what is not known. A
+// process that is listed without a size keeps it busy, unless the caller says --any.
 
 func isUseUnknown(u *unit) bool { return u.dev.UseUnknown(u.mig) }
 
@@ -48,7 +48,8 @@ func blindNote(chosen []*unit) string {
 	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", prose.JoinWords(labels, "and"))
 }
 
-// toleratesUnknownUse reports whether processes of unknown size are let be: only where nothing else tells how the device is used.
+// toleratesUnknownUse reports whether processes of unknown size are let be: only where nothing else tells how the
+// device is used.
 func (q *query) toleratesUnknownUse(u *unit) bool { return q.spec.Any && isUseUnknown(u) }
 
 // offerAnyFlag adds to an obstacle that --any would let the job in.

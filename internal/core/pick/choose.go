@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// chooseUnits returns the devices of the plan in the order in which the program sees them, and writes the reasons of all
-// candidates.
+// chooseUnits returns the devices of the plan in the order in which the program sees them, and writes the reasons of
+// all candidates.
 func (q *query) chooseUnits(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
@@ -25,7 +25,6 @@ func (q *query) chooseUnits(candidates []*unit) []*unit {
 	slices.SortFunc(sorted, func(a, b *unit) int { c, _ := compareByRules(rules, a, b); return c })
 	chosen := q.bestSet(sorted)
 	var others []*unit
-
 	for _, u := range sorted {
 		if !slices.Contains(chosen, u) {
 			others = append(others, u)
@@ -46,8 +45,9 @@ func (q *query) chooseUnits(candidates []*unit) []*unit {
 	return chosen
 }
 
-// programOrder is the order in which the program sees the chosen devices: index order; or, if the job had all of them before, the
-// order it had then; or, if they are all that the caller's variables allow, the order in which these name them.
+// programOrder is the order in which the program sees the chosen devices: index order; or, if the job had all of them
+// before, the order it had then; or, if they are all that the caller's variables allow, the order in which these name
+// them.
 func (q *query) programOrder(chosen []*unit) func(a, b *unit) int {
 	by := func(list []gpu.UUID) func(a, b *unit) int {
 		return func(a, b *unit) int { return cmp.Compare(slices.Index(list, a.id()), slices.Index(list, b.id())) }
@@ -145,7 +145,6 @@ func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 	ours := q.gradeOf(chosen)
 	var closest grade
 	var instead *unit
-
 	for _, c := range chosen {
 		g := q.gradeOf(swapUnit(chosen, c, u))
 		if instead == nil {

@@ -24,8 +24,8 @@ import (
 // Each criterion looks only at what the ones before it have left, so that something always remains. A reading that is
 // absent sets nothing aside. A device that is set aside is given only by its name, by a limit that leaves no better one
 // (--model, --exclude, a mask, a rule), or inside a lease or an allocation that has it, where it comes last. A busy,
-// sick or drained device still sets others aside: it may come back, and the refusal names the way to the others. One that
-// MIG has split does not: it is never given whole.
+// sick or drained device still sets others aside: it may come back, and the refusal names the way to the others. One
+// that MIG has split does not: it is never given whole.
 
 // asideCriterion is one criterion.
 type asideCriterion struct {
@@ -84,7 +84,8 @@ func tensorCoreRank(u *unit) (int64, bool) {
 	return int64(boolToInt(has)), known
 }
 
-// generationRank counts from Blackwell on all as one with Hopper: NVIDIA went from 9 to 10 and 12 within one generation.
+// generationRank counts from Blackwell on all as one with Hopper: NVIDIA went from 9 to 10 and 12 within one
+// generation.
 func generationRank(u *unit) (int64, bool) {
 	if u.dev.Compute == nil {
 		return 0, false
@@ -141,7 +142,6 @@ func (q *query) isEverUsable(u *unit) bool {
 func (q *query) keepBest(units []*unit, c asideCriterion) []*unit {
 	var best *unit
 	var most int64
-
 	for _, u := range units {
 		if value, known := c.rank(u); known && (best == nil || value > most) {
 			best, most = u, value
@@ -199,8 +199,8 @@ func asideRule() rule {
 	}
 }
 
-// sizeRule prefers the smallest device, by its whole memory in GiB, where a need is given: large ones stay free for those
-// that need them.
+// sizeRule prefers the smallest device, by its whole memory in GiB, where a need is given: large ones stay free for
+// those that need them.
 func (q *query) sizeRule() rule {
 	if q.spec.MIG != "" || q.spec.Memory <= 0 && q.spec.Share <= 0 {
 		return rule{compare: func(_, _ *unit) int { return 0 }}
@@ -238,8 +238,8 @@ func (q *query) asideText() (text string) {
 	return text
 }
 
-// asideRemedies is the remedy that names devices that were set aside, together with others where one is not enough; "" where
-// that would not help. never: not what is free counts, but what could ever be given.
+// asideRemedies is the remedy that names devices that were set aside, together with others where one is not enough; ""
+// where that would not help. never: not what is free counts, but what could ever be given.
 func (q *query) asideRemedies(never bool) []string {
 	first := slices.IndexFunc(q.units, func(u *unit) bool { return isAside(u) && q.isOfVendor(u) })
 	if first < 0 {
@@ -247,7 +247,6 @@ func (q *query) asideRemedies(never bool) []string {
 	}
 
 	var good, aside []*unit
-
 	for _, u := range q.units {
 		switch {
 		case u.dev.Vendor != q.units[first].dev.Vendor:
@@ -264,7 +263,6 @@ func (q *query) asideRemedies(never bool) []string {
 	}
 
 	var labels, names []string
-
 	for _, u := range aside[:missing] {
 		labels = append(labels, strings.TrimPrefix(u.label, "GPU "))
 	}

@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// FindDevice finds the device, or MIG slice, that a name means, as --device reads it. The refusal says what is wrong with
-// the name.
+// FindDevice finds the device, or MIG slice, that a name means, as --device reads it. The refusal says what is wrong
+// with the name.
 func FindDevice(m gpu.Machine, name string) (job.Given, *job.Refusal) {
 	q := newQuery(job.Spec{Devices: []string{name}}, m, nil, Context{})
 	if wrong := q.readNames(); wrong != nil {

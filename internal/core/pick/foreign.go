@@ -37,8 +37,8 @@ func (c *processSet) addProcess(p gpu.Process) {
 	c.known += max(0, *p.Memory)
 }
 
-// judgeForeignUse judges the processes on a device that no lease covers. They form three sets: the caller's own (inside a
-// lease, or everything in an allocation, whose devices come as they are), what serves a display, and all others. Used
+// judgeForeignUse judges the processes on a device that no lease covers. They form three sets: the caller's own (inside
+// a lease, or everything in an allocation, whose devices come as they are), what serves a display, and all others. Used
 // memory that no process accounts for is charged to the first set with a process of unknown size, else it counts as
 // unseen.
 func (q *query) judgeForeignUse(u *unit, ps []gpu.Process, out *use) {
@@ -57,7 +57,6 @@ func (q *query) judgeForeignUse(u *unit, ps []gpu.Process, out *use) {
 	inside := q.in.Parent != nil || q.in.Allocation != ""
 	rest, readable := q.unexplainedMemory(u, own.known+display.known+others.known)
 	var unseen gpu.Bytes
-
 	switch {
 	case others.vague:
 		others.known += rest

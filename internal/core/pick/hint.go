@@ -68,7 +68,6 @@ func completeUUID(all []*unit, name string) string {
 	// Shorter ones are more often numbers than beginnings.
 	const enough = 3
 	var found []string
-
 	for _, u := range all {
 		prefix, rest, ok := strings.Cut(string(u.id()), "-")
 		if ok && len(name) >= enough && len(rest) >= len(name) && strings.EqualFold(rest[:len(name)], name) {

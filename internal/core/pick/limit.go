@@ -10,8 +10,9 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// permanentObstacle returns the reason why the device can never serve the spec, even when idle; nil when it can. An unknown
-// model or memory size of a device that does not answer is no such reason: it is reported as sick, and may recover.
+// permanentObstacle returns the reason why the device can never serve the spec, even when idle; nil when it can. An
+// unknown model or memory size of a device that does not answer is no such reason: it is reported as sick, and may
+// recover.
 func (q *query) permanentObstacle(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
 		q.notNamedObstacle, q.visibilityObstacle, q.exclusionObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle, q.asideObstacle,
@@ -130,7 +131,8 @@ func isModel(pattern, name string) bool {
 	return matchGlob(pattern, strings.ToLower(name)) || matchGlob(pattern, strings.ToLower(gpu.ModelName(name)))
 }
 
-// modelFamily is the first word with a digit in a model's name, which users remember: "A100" of "NVIDIA A100-SXM4-80GB".
+// modelFamily is the first word with a digit in a model's name, which users remember: "A100" of "NVIDIA
+// A100-SXM4-80GB".
 func modelFamily(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -70,7 +70,6 @@ func (u *unit) markExcluded(all []*unit) {
 func (q *query) findUnit(all []*unit, flag, name string) (u *unit, problem, remedy string) {
 	name = strings.TrimSpace(name)
 	var hits []*unit
-
 	for _, u := range all {
 		exact, match := matchUnit(u, name)
 		if exact {
@@ -94,8 +93,8 @@ func (q *query) findUnit(all []*unit, flag, name string) (u *unit, problem, reme
 	return nil, fmt.Sprintf("%s: %s", quoteEmpty(name), q.inventoryText()), q.suggestName(all, flag, name)
 }
 
-// isBarePrefix reports whether a name is only the prefix of a vendor's UUIDs, as "GPU-$EMPTY" leaves it. It names nothing,
-// even on a machine with one device.
+// isBarePrefix reports whether a name is only the prefix of a vendor's UUIDs, as "GPU-$EMPTY" leaves it. It names
+// nothing, even on a machine with one device.
 func isBarePrefix(name string) bool {
 	return strings.HasSuffix(name, "-") && strings.Count(name, "-") == 1
 }
@@ -189,7 +188,6 @@ func (q *query) inventoryText() string {
 
 	byVendor := map[gpu.Vendor][]int{}
 	var vendors []gpu.Vendor
-
 	for _, u := range q.allUnits() {
 		if u.mig != nil {
 			continue
@@ -201,7 +199,6 @@ func (q *query) inventoryText() string {
 	}
 
 	var parts []string
-
 	for _, v := range vendors {
 		text := prose.Ranges(byVendor[v], ", ")
 		if q.mixed {

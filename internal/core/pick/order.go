@@ -26,11 +26,11 @@ import (
 //   - the cooler device, then the one that this user had last
 //   - the highest index, because GPU 0 often drives a display that nothing reports
 //
-// Several devices are chosen as a set: first the fewest that are far weaker, then the fewest devices in use, then the most that the job had before, then the
-// fewest models, then (shares) the fewest without shares, then (spread) the fewest busy ones, then the best worst link
-// between any two, then the best sum of links, and only then the rules above, in lexical order of the devices. So memory
-// fit and temperature never cost a faster link. The program sees the devices in index order or, if the job had all of
-// them before, in the order it had then.
+// Several devices are chosen as a set: first the fewest that are far weaker, then the fewest devices in use, then the
+// most that the job had before, then the fewest models, then (shares) the fewest without shares, then (spread) the
+// fewest busy ones, then the best worst link between any two, then the best sum of links, and only then the rules
+// above, in lexical order of the devices. So memory fit and temperature never cost a faster link. The program sees the
+// devices in index order or, if the job had all of them before, in the order it had then.
 //
 // For a slice, the GPU with the fewest free slices comes first (--place spread: the most), so that whole GPUs stay
 // whole.

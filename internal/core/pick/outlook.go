@@ -28,9 +28,9 @@ type Fading struct {
 	Until int64 `json:"until_ns"`
 }
 
-// ForecastRooms adds to rooms, the answer of Rooms to the same question, what becomes of devices that cannot be given now:
-// whether the end of their leases is enough, and whether what has ended is about to leave them. Only for devices that
-// are real: an invented one is free when its leases have ended.
+// ForecastRooms adds to rooms, the answer of RoomByDevice to the same question, what becomes of devices that cannot be
+// given now: whether the end of their leases is enough, and whether what has ended is about to leave them. Only for
+// devices that are real: an invented one is free when its leases have ended.
 func ForecastRooms(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Context, ends Ends) {
 	in.Hidden, in.Kept = nil, nil
 	q := newQuery(job.Spec{GPUs: 1}, m, held, in)
@@ -85,8 +85,8 @@ func (e Ends) IsFading(r job.Reason) bool {
 // isProcessGone reports whether a process has ended: the driver frees its memory without help.
 func (e Ends) isProcessGone(p gpu.Process) bool { return isEnding(p) || e.Gone[p.PID] }
 
-// isBlockedBeyondLeases reports whether the device could not be given as a whole even if its leases and all that is ending had gone.
-// What cannot be known does not block: then the end of the leases shows it.
+// isBlockedBeyondLeases reports whether the device could not be given as a whole even if its leases and all that is
+// ending had gone. What cannot be known does not block: then the end of the leases shows it.
 func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bool {
 	if q.drainObstacle(u) != nil || q.computeModeObstacle(u) != nil || q.isSickForLong(u) {
 		return true
@@ -151,7 +151,6 @@ func (u *unit) withMemoryUsedBy(ps []gpu.Process) *unit {
 	}
 
 	var set processSet
-
 	for _, p := range ps {
 		set.addProcess(p)
 	}

@@ -8,8 +8,8 @@
 //	}
 //
 // It first drops devices that can never serve the job (hidden, excluded, not named, wrong model, too old, too small,
-// split, far weaker than others), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
-// takes the best, in the order that order.go describes.
+// split, far weaker than others), then devices that are busy now (sick, leased, used without a lease, too little
+// memory). From the rest it takes the best, in the order that order.go describes.
 //
 // It must not read the machine, the clock or the environment, and it records nothing: the same input, in any order,
 // always gives the same answer.
@@ -144,7 +144,7 @@ type query struct {
 	named []*unit
 	// Several vendors, so names need the vendor: "amd:0".
 	mixed bool
-	// The vendor to choose from; "" until candidates sets it, and when no vendor has enough.
+	// The vendor to choose from; "" until selectCandidates sets it, and when no vendor has enough.
 	vendor gpu.Vendor
 	need   int
 	spread bool
@@ -173,7 +173,7 @@ func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query
 	return q
 }
 
-// judgeUnit gives the verdict on one device. choose writes the texts of eligible ones.
+// judgeUnit gives the verdict on one device. chooseUnits writes the texts of eligible ones.
 func (q *query) judgeUnit(u *unit) job.Reason {
 	r := job.Reason{UUID: u.id(), Index: u.dev.Index, Name: u.fullName(), Processes: u.use.processes}
 	if b := q.permanentObstacle(u); b != nil {
@@ -204,10 +204,10 @@ func (q *query) judgeUnit(u *unit) job.Reason {
 // obstacle is why a device cannot be given.
 type obstacle struct{ code, text, remedy, lease, rule string }
 
-// selectCandidates returns the devices to choose from, nil when there are too few. All devices of a job are of one vendor:
-// no program uses several, and a program built for one vendor finds nothing on another's device. The first vendor with
-// enough able devices is meant, busy or not, because the second is often an idle integrated GPU. Another one must be
-// named.
+// selectCandidates returns the devices to choose from, nil when there are too few. All devices of a job are of one
+// vendor: no program uses several, and a program built for one vendor finds nothing on another's device. The first
+// vendor with enough able devices is meant, busy or not, because the second is often an idle integrated GPU. Another
+// one must be named.
 func (q *query) selectCandidates() []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		if slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict != job.Eligible }) {

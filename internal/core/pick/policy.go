@@ -163,8 +163,8 @@ type reachedLimit struct {
 	leases []string
 }
 
-// countOwnedDevices sets q.full when the caller has too many devices for this request now. A further share of a device that
-// the caller has does not count.
+// countOwnedDevices sets q.full when the caller has too many devices for this request now. A further share of a device
+// that the caller has does not count.
 func (q *query) countOwnedDevices() {
 	r := q.policyLimits().Count()
 	if r == nil || q.need > *r.GPUs {

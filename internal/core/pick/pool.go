@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// parentPool returns the shared lease that this request runs inside, nil when there is none. Inside one, only the memory
-// that it promises can be given.
+// parentPool returns the shared lease that this request runs inside, nil when there is none. Inside one, only the
+// memory that it promises can be given.
 func (q *query) parentPool() *job.Lease {
 	if q.in.Parent != nil && q.in.Parent.Share > 0 {
 		return q.in.Parent
@@ -45,8 +45,8 @@ func (q *query) judgeForShare(u *unit, ps []gpu.Process, out *use) {
 	q.fitShare(u, b, out)
 }
 
-// judgeInPool judges a device inside a shared lease. What other leases and processes take from the device does not count:
-// the pool's memory is reserved already.
+// judgeInPool judges a device inside a shared lease. What other leases and processes take from the device does not
+// count: the pool's memory is reserved already.
 func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
 	pool := q.parentPool()
 	parts := q.subLeases(u, pool)
@@ -76,7 +76,6 @@ func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
 func (q *query) subLeases(u *unit, top *job.Lease) []job.Lease {
 	inside := map[string]bool{top.ID: true}
 	var out []job.Lease
-
 	for grown := true; grown; {
 		grown = false
 		for _, l := range q.held {
@@ -225,7 +224,6 @@ func (q *query) sharerText(g *group) string {
 func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	var leases []string
 	var charged gpu.Bytes
-
 	for _, g := range b.groups {
 		charged += g.chargedMemory()
 		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, orDefault(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
@@ -268,7 +266,6 @@ func (q *query) noteShared(b *ledger, out *use) {
 	}
 
 	var display processSet
-
 	for _, p := range b.others.ps {
 		switch {
 		case out.ours && q.isInOwnLease(p):

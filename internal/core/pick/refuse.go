@@ -63,7 +63,6 @@ func isEligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
 func (q *query) refuseNamed(r *job.Refusal) {
 	var first *unit
 	var remedies []string
-
 	for _, u := range q.named {
 		if isEligible(u) || r.Never && u.reason.Verdict != job.Never {
 			continue
@@ -218,7 +217,6 @@ func (q *query) offerShare() []string {
 	in := q.in
 	part := newQuery(job.Spec{GPUs: 1, Share: 1}, *q.m, q.held, in)
 	var room gpu.Bytes
-
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Busy && u.reason.Code == "leased" {
 			if use := part.usageOf(u); use.busy == nil && use.shared && *use.left > room {
@@ -308,7 +306,6 @@ func (q *query) obstacleCounts() string {
 		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"weak", "far weaker"}, {"use-unknown", "of unknown use"}, {"policy", "forbidden by " + q.forbiddingRules()},
 	}
 	var parts []string
-
 	for _, w := range words {
 		n := 0
 		for _, u := range q.units {

@@ -14,17 +14,17 @@ type Room struct {
 	// The largest share, never zero; nil when none can be given.
 	Share *gpu.Bytes
 
-	// What Foresee knows of a device that is not Whole.
+	// What ForecastRooms knows of a device that is not Whole.
 	// The end of its leases is not enough: a process without a lease, a drain, a lasting fault.
 	Blocked bool
 	// What used it has ended and is about to leave it; nil: nothing.
 	Fading *Fading
 }
 
-// RoomByDevice says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves
-// out devices that no lease could name and those outside the lease in.Parent. Masks do not count, because a device
-// hidden from one caller may be what another waits for. The processes of in.Own count as the caller's, as they do in
-// Place.
+// RoomByDevice says what each whole GPU that is not split, and each slice, could give now while held are alive. It
+// leaves out devices that no lease could name and those outside the lease in.Parent. Masks do not count, because a
+// device hidden from one caller may be what another waits for. The processes of in.Own count as the caller's, as they
+// do in Place.
 func RoomByDevice(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
 	in.Hidden, in.Kept = nil, nil
 	whole, part := newQuery(job.Spec{GPUs: 1}, m, held, in), newQuery(job.Spec{GPUs: 1, Share: 1}, m, held, in)
@@ -46,8 +46,8 @@ func RoomByDevice(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room
 	return rooms
 }
 
-// CapableDevices lists the devices, or slices, that could serve the spec if nothing else used them, in index order, of the
-// vendor that Place would choose from. It is empty when the machine can never serve the spec, and for a CPU job.
+// CapableDevices lists the devices, or slices, that could serve the spec if nothing else used them, in index order, of
+// the vendor that Place would choose from. It is empty when the machine can never serve the spec, and for a CPU job.
 func CapableDevices(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	ids := []gpu.UUID{}
 	if spec.CPU {

@@ -120,7 +120,6 @@ func (q *query) bestSet(sorted []*unit) []*unit {
 
 	s.extendSet(0, grade{worst: bestLink})
 	var out []*unit
-
 	for _, i := range s.best {
 		out = append(out, sorted[i])
 	}
@@ -169,8 +168,8 @@ func (s *search) gradeWith(g grade, i int) grade {
 	return g
 }
 
-// bestReachableGrade is the best grade that the set can still reach: it has one member more than s.picked, and all further
-// links are NVLink.
+// bestReachableGrade is the best grade that the set can still reach: it has one member more than s.picked, and all
+// further links are NVLink.
 func (s *search) bestReachableGrade(g grade) grade {
 	have := len(s.picked) + 1
 	pairs := s.n*(s.n-1)/2 - have*(have-1)/2

@@ -32,8 +32,8 @@ func shareReserve(u *unit) gpu.Bytes {
 	return max(512*gpu.MiB, *u.totalMemory()/20)
 }
 
-// ShareableMemory is the memory of an unused device that can be given as shares, of the main memory only what is available; nil when its
-// total is not known.
+// ShareableMemory is the memory of an unused device that can be given as shares, of the main memory only what is
+// available; nil when its total is not known.
 func ShareableMemory(d *gpu.Device) *gpu.Bytes {
 	u := &unit{dev: d}
 	total := u.totalMemory()
@@ -85,7 +85,6 @@ func groupLeases(leases []job.Lease) []*group {
 	}
 
 	var out []*group
-
 	for i, l := range leases {
 		if top[i] != i {
 			continue
@@ -142,8 +141,8 @@ func (b *ledger) unpromisedMemory() gpu.Bytes {
 	return left
 }
 
-// deviceLedger lists the use of a device. Used memory that no process accounts for is foreign. Where the driver does not
-// report its own memory, up to the reserve counts as the driver's, unless a process of unknown size is there.
+// deviceLedger lists the use of a device. Used memory that no process accounts for is foreign. Where the driver does
+// not report its own memory, up to the reserve counts as the driver's, unless a process of unknown size is there.
 func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groupLeases(leases)}
 	used := u.usedMemory()
@@ -160,7 +159,6 @@ func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *led
 	b.whole = *u.totalMemory() - shareReserve(u)
 	unsaid := false
 	var known gpu.Bytes
-
 	for _, p := range ps {
 		b.chargeProcess(q, p)
 		unsaid = unsaid || p.Memory == nil

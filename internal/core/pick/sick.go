@@ -19,7 +19,6 @@ func (q *query) healthObstacle(u *unit) *obstacle {
 	}
 
 	var remedies []string
-
 	for _, c := range health.Cures(*u.dev, q.in.Now) {
 		remedies = append(remedies, q.cureText(u, c))
 	}
@@ -66,8 +65,8 @@ func (q *query) cureText(u *unit, c health.Cure) string {
 	return fmt.Sprintf("ask the driver what %s needs (%s)", name, diagnosticTools(u.dev))
 }
 
-// diagnosticTools names where to find more about a device. The tools of the other vendors differ too much between models
-// to be named.
+// diagnosticTools names where to find more about a device. The tools of the other vendors differ too much between
+// models to be named.
 func diagnosticTools(d *gpu.Device) string {
 	switch d.Vendor {
 	case gpu.NVIDIA:
@@ -89,8 +88,8 @@ func (q *query) resetCommand(d *gpu.Device) string {
 	return "with the tool of " + orDefault(vendorName(d.Vendor), "its vendor")
 }
 
-// vendorToolID names a device for its vendor's tool. The PCI address comes first, because a lost device reports no UUID,
-// and amd-smi numbers devices differently from ROCm.
+// vendorToolID names a device for its vendor's tool. The PCI address comes first, because a lost device reports no
+// UUID, and amd-smi numbers devices differently from ROCm.
 func vendorToolID(d *gpu.Device) string {
 	if d.PCI != "" {
 		return d.PCI

@@ -93,9 +93,9 @@ func (q *query) keptObstacle(t job.Ticket) *obstacle {
 	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}
 }
 
-// blockingLeases lists the leases that block the device, oldest first. A lease on a slice also blocks the whole GPU, and
-// the reverse. The caller's own and parent leases do not block. In another scheduler's allocation, leases outside it
-// only get a note.
+// blockingLeases lists the leases that block the device, oldest first. A lease on a slice also blocks the whole GPU,
+// and the reverse. The caller's own and parent leases do not block. In another scheduler's allocation, leases outside
+// it only get a note.
 func (q *query) blockingLeases(u *unit, out *use) []job.Lease {
 	var by []job.Lease
 	for _, l := range q.held {
@@ -125,7 +125,6 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 
 	var texts, ends []string
 	var holders []job.Blocker
-
 	for _, l := range by {
 		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
 		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))

@@ -33,8 +33,8 @@ func (q *query) processText(p gpu.Process) string {
 	return text
 }
 
-// untilFreedRemedy is the remedy where all processes in the way are ending. Mostly the driver frees their memory at once; where it does not, as for
-// a zombie, doctor says what holds it.
+// untilFreedRemedy is the remedy where all processes in the way are ending. Mostly the driver frees their memory at
+// once; where it does not, as for a zombie, doctor says what holds it.
 const untilFreedRemedy = "try again in a moment (if nothing changes: gpuard doctor)"
 
 // isEnding reports zombies and processes that /proc no longer has: the driver will free their memory without help.
@@ -122,7 +122,6 @@ func endedText(l job.Lease, now time.Time) string {
 	}
 
 	var names []string
-
 	for _, b := range l.HeldBy {
 		about := orDefault(prose.ProgramName(b.Command), "unknown command")
 		if b.Stopped {
@@ -203,7 +202,6 @@ func orDefault(text, instead string) string {
 func uniqueStrings(parts []string) []string {
 	seen := map[string]bool{}
 	var out []string
-
 	for _, p := range parts {
 		if !seen[p] {
 			seen[p] = true

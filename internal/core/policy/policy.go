@@ -310,7 +310,8 @@ func (p Policy) NarrowestLogin() Login {
 	return order[most]
 }
 
-// MergeSlurm is what all files say of the cluster; where several name the same thing, the one nearest to the user counts.
+// MergeSlurm is what all files say of the cluster; where several name the same thing, the one nearest to the user
+// counts.
 func (p Policy) MergeSlurm() Slurm {
 	all := Slurm{map[string]string{}, map[string]gpu.Bytes{}}
 	for _, f := range p {

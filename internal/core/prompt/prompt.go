@@ -74,8 +74,8 @@ func (q Question) choiceLabels() []string {
 	return list
 }
 
-// TableLines is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate says words in the language
-// of the user.
+// TableLines is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate
+// says words in the language of the user.
 func (q Question) TableLines(width int, translate func(string) string) []string {
 	rows := [][]string{{"GPU", translate("MODEL"), translate("FREE"), translate("USE")}}
 	for _, c := range q.Choices {
@@ -90,7 +90,6 @@ func (q Question) TableLines(width int, translate func(string) string) []string 
 	}
 
 	var lines []string
-
 	for _, row := range rows {
 		line := ""
 		for i, cell := range row {
@@ -108,8 +107,8 @@ func (q Question) TableLines(width int, translate func(string) string) []string 
 	return lines
 }
 
-// Rows is the content of a list window: for each line the word that it means, and its cells. translate says them in the language of the
-// user.
+// Rows is the content of a list window: for each line the word that it means, and its cells. translate says them in the
+// language of the user.
 func (q Question) Rows(translate func(string) string) (rows [][]string) {
 	anything := "any free GPU"
 	if q.Count > 1 {
@@ -144,7 +143,6 @@ func (q Question) ParseAnswer(text string) (Answer, error) {
 	}
 
 	var a Answer
-
 	for _, word := range words {
 		i := slices.IndexFunc(q.Choices, func(c Choice) bool { return strings.EqualFold(c.Label, word) })
 		switch {

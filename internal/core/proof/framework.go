@@ -77,8 +77,8 @@ func frameworkName(word string) string {
 	return word
 }
 
-// RecognizeFrameworks lists the frameworks of a process, from the path of its program and of the files mapped into it. The names
-// are those of the shared libraries that each framework's own packages install.
+// RecognizeFrameworks lists the frameworks of a process, from the path of its program and of the files mapped into it.
+// The names are those of the shared libraries that each framework's own packages install.
 func RecognizeFrameworks(exe string, libraries []string) []string {
 	var found []string
 	add := func(word string, is bool) {
@@ -135,8 +135,8 @@ var witness string
 // answerMarker begins the line of the answer: importing a framework may print other lines first.
 const answerMarker = "gpuard-witness "
 
-// QuestionArgs returns the arguments with which the job's own program reports what its frameworks see; ok is false for a
-// program that has no such arguments.
+// QuestionArgs returns the arguments with which the job's own program reports what its frameworks see; ok is false for
+// a program that has no such arguments.
 func QuestionArgs(exe string, frameworks []string) (args []string, ok bool) {
 	base := path.Base(exe)
 	switch {
@@ -174,7 +174,6 @@ func ReadAnswers(frameworks []string, out []byte) []Framework {
 	}
 
 	var all []Framework
-
 	for _, word := range frameworks {
 		w, ok := said[word]
 		if !ok {
@@ -276,7 +275,6 @@ func (w *Framework) Sentence() string {
 		return w.releaseText() + " says that it can use a GPU"
 	}
 	var names []string
-
 	for _, d := range w.Devices {
 		name := d.Name
 		if d.UUID != "" {

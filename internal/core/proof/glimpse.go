@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Glimpse is what is seen of a leased job in passing, by whoever reads the driver's list of processes anyway. Its framework is
-// not asked, and only at the second look is anything read of its processes. Of Facts it has PID, Command, Machine, Lease, Leased,
-// Sightings, Age, CPUTime and Libraries.
+// Glimpse is what is seen of a leased job in passing, by whoever reads the driver's list of processes anyway. Its
+// framework is not asked, and only at the second look is anything read of its processes. Of Facts it has PID, Command,
+// Machine, Lease, Leased, Sightings, Age, CPUTime and Libraries.
 type Glimpse struct {
 	Facts
 	// Look: the job has had time to reach its GPUs.
@@ -22,8 +22,8 @@ type Glimpse struct {
 	Hides string
 }
 
-// Judge says where the job works. It accuses nobody of working on the CPU who may still load data: that is TooEarly, however
-// long it takes.
+// Judge says where the job works. It accuses nobody of working on the CPU who may still load data: that is TooEarly,
+// however long it takes.
 func (g *Glimpse) Judge() Finding {
 	outside := g.Outside()
 	unused := g.unusedOf(g.Leased)

@@ -248,8 +248,8 @@ func (f *Facts) filterSightings(which func(Sighting) bool) []Sighting {
 	return out
 }
 
-// isAmong reports whether a device belongs to the list. A slice matches its GPU in the list, and a split GPU matches its
-// slice in the list: the driver may name either.
+// isAmong reports whether a device belongs to the list. A slice matches its GPU in the list, and a split GPU matches
+// its slice in the list: the driver may name either.
 func (f *Facts) isAmong(list []gpu.UUID, id gpu.UUID) bool {
 	if slices.Contains(list, id) {
 		return true

@@ -61,7 +61,6 @@ func (f *Facts) devicesText(ids []gpu.UUID) string {
 		return f.Device(ids[0])
 	}
 	var names []string
-
 	for i, id := range ids {
 		if i == maxNamesInText {
 			names = append(names, fmt.Sprintf("%d more", len(ids)-maxNamesInText))
@@ -81,7 +80,6 @@ func (f *Facts) seenText(list []Sighting) string {
 	}
 
 	var parts []string
-
 	for i, s := range list {
 		if i == maxNamesInText {
 			parts = append(parts, fmt.Sprintf("%d more", len(list)-maxNamesInText))
@@ -316,8 +314,8 @@ func (f *Facts) witnessNotes() []string {
 	return out
 }
 
-// disagreementNote notes that the framework, run in a new process with the same environment, sees devices that our reading
-// of the environment does not show.
+// disagreementNote notes that the framework, run in a new process with the same environment, sees devices that our
+// reading of the environment does not show.
 func (f *Facts) disagreementNote(w *Framework) string {
 	if f.Unread != "" || f.Doubt != "" {
 		return ""

@@ -71,7 +71,6 @@ func JoinWords(parts []string, last string) string {
 func Ranges(numbers []int, between string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var parts []string
-
 	for i := 0; i < len(sorted); {
 		end := i
 		for end+1 < len(sorted) && sorted[end+1] == sorted[end]+1 {

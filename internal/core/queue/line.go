@@ -78,8 +78,8 @@ func (l *Line) nextInLine(now int64, estimate func(kind uint64) time.Duration) (
 	return best, first, id, ok
 }
 
-// IndexToDisplace is which of the requests of its user that have a ticket has to give it to this one: the last of those that
-// go behind it; -1 where none does. So it does not matter which requests came while there was a ticket left.
+// IndexToDisplace is which of the requests of its user that have a ticket has to give it to this one: the last of those
+// that go behind it; -1 where none does. So it does not matter which requests came while there was a ticket left.
 func (a Own) IndexToDisplace(ticketed []Own, now int64) int {
 	last := -1
 	for i, o := range ticketed {
@@ -115,7 +115,6 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 		place
 	}
 	var others []moved
-
 	for c, list := range l.classes {
 		if !which(c.Kind) {
 			continue
@@ -135,9 +134,9 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 	}
 }
 
-// ForecastStarts is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as there
-// are as many devices as it needs, and without a delay for those before it. free is when each device is expected to be
-// free, or Unknown. A start that depends on an unknown time is Unknown too.
+// ForecastStarts is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as
+// there are as many devices as it needs, and without a delay for those before it. free is when each device is expected
+// to be free, or UnknownTime. A start that depends on an unknown time is UnknownTime too.
 func ForecastStarts(free []int64, requests []ForecastRequest) (starts []int64) {
 	free = slices.Clone(free)
 	all := make([]int, len(free))

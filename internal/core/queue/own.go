@@ -45,8 +45,8 @@ func (a Own) isPastPatience(now int64) bool {
 	return now-a.Arrival > int64(cmp.Or(a.Patience, OwnPatience))
 }
 
-// responseRatio is the response ratio of the request's device time. A request that has not waited has none, so that of two that
-// come together the order would be open: a second is added.
+// responseRatio is the response ratio of the request's device time. A request that has not waited has none, so that of
+// two that come together the order would be open: a second is added.
 func (a Own) responseRatio(now int64) float64 {
 	if a.Estimate <= 0 {
 		return 0
@@ -54,8 +54,8 @@ func (a Own) responseRatio(now int64) float64 {
 	return float64(max(0, now-a.Arrival)+int64(time.Second)) / float64(a.Estimate) / float64(max(1, a.Count))
 }
 
-// hasOneUser is true where nobody else waits. Then an order among the tickets, and what their owner says of them, cost no
-// other user anything.
+// hasOneUser is true where nobody else waits. Then an order among the tickets, and what their owner says of them, cost
+// no other user anything.
 func (q *Input) hasOneUser() bool {
 	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.UID != q.Tickets[0].UID })
 }
@@ -65,9 +65,9 @@ func (q *Input) hasAllEstimates() bool {
 	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.Time <= 0 && t.Timeout <= 0 })
 }
 
-// sortWithinUsers puts the tickets of each user, on the places that they have together, into the order of that user. Those that
-// were passed over keep their places. So do those that are older than Patience, unless their owner is alone: a place
-// ahead of other users must be left one day.
+// sortWithinUsers puts the tickets of each user, on the places that they have together, into the order of that user.
+// Those that were passed over keep their places. So do those that are older than Patience, unless their owner is alone:
+// a place ahead of other users must be left one day.
 func (q *Input) sortWithinUsers(order []job.Ticket) {
 	places, alone := map[uint32][]int{}, q.hasOneUser()
 	for i, t := range order {
@@ -78,7 +78,6 @@ func (q *Input) sortWithinUsers(order []job.Ticket) {
 	for _, at := range places {
 		var own []job.Ticket
 		var known []time.Duration
-
 		for _, i := range at {
 			own = append(own, order[i])
 			if order[i].Time > 0 {

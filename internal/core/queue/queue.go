@@ -11,7 +11,7 @@
 //
 // Tickets have this order: first those that were not passed over (see Turn); among them first those that have waited
 // longer than Patience, by arrival; then those whose user holds the fewest devices now; then by arrival. Of each user
-// only the Compete earliest tickets count, so that more requests give a user no advantage.
+// only the MaxCompeting earliest tickets count, so that more requests give a user no advantage.
 //
 // The places that the tickets of a user have together go to them in the order of that user (Own).
 //
@@ -55,24 +55,24 @@
 // leases of that owner end. A further share of a device that the owner has does not count.
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
-// Estimates of users do not count between users. A ticket reserves nothing while processes without a lease, drains or sick
-// devices leave it too few devices, so that it could not start even if all leases ended (pick.ForecastRooms).
+// Estimates of users do not count between users. A ticket reserves nothing while processes without a lease, drains or
+// sick devices leave it too few devices, so that it could not start even if all leases ended (pick.ForecastRooms).
 //
 // # One user
 //
-// While all tickets are of one user, they are in the order of that user at any age. If each also names an estimate or an
-// enforced end, the first that does not start keeps the devices that are expected to be free first, by the estimates of
-// the user (Lease.Time), else by enforced ends, and a later ticket may use them if it is expected to end before. That
-// costs nobody else anything. Where too few of these ends are known, reservations are those above.
+// While all tickets are of one user, they are in the order of that user at any age. If each also names an estimate or
+// an enforced end, the first that does not start keeps the devices that are expected to be free first, by the estimates
+// of the user (Lease.Time), else by enforced ends, and a later ticket may use them if it is expected to end before.
+// That costs nobody else anything. Where too few of these ends are known, reservations are those above.
 //
 // # The bound
 //
-// Take a ticket that is among its user's Compete earliest, is not passed over, and has enough devices that are free or
-// leased. Let no job last longer than d, and let the ticket be older than Patience and than 9·d. From then on only the
-// n tickets that arrived earlier are ahead of it. No price is above 9, and a lease is never older than d, so for each
-// of these tickets a reservation is worth having at all times. Each reservation is complete within d, and a pause of at
-// most 9·d follows. So the ticket starts at most (n+1)·10·d + d later. That bound costs at most a tenth of the devices'
-// time, whatever the load.
+// Take a ticket that is among its user's MaxCompeting earliest, is not passed over, and has enough devices that are
+// free or leased. Let no job last longer than d, and let the ticket be older than Patience and than 9·d. From then on
+// only the n tickets that arrived earlier are ahead of it. No price is above 9, and a lease is never older than d, so
+// for each of these tickets a reservation is worth having at all times. Each reservation is complete within d, and a
+// pause of at most 9·d follows. So the ticket starts at most (n+1)·10·d + d later. That bound costs at most a tenth of
+// the devices' time, whatever the load.
 package queue
 
 import (
@@ -118,7 +118,7 @@ type Input struct {
 	Rest map[gpu.UUID]int64
 }
 
-// OrderTickets is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.
+// OrderTickets is the whole queue, the next ticket first; tickets beyond MaxCompeting come last. It is for display.
 func OrderTickets(q Input) []job.Ticket {
 	competing, others := q.splitCompeting()
 	return append(competing, others...)
@@ -142,7 +142,7 @@ func KeptDevices(q Input, id string, uid uint32) map[gpu.UUID]job.Ticket {
 	return nil
 }
 
-// splitCompeting returns the Compete earliest tickets of each user, in queue order, and the rest by arrival.
+// splitCompeting returns the MaxCompeting earliest tickets of each user, in queue order, and the rest by arrival.
 func (q *Input) splitCompeting() (in, out []job.Ticket) {
 	byAge := slices.Clone(q.Tickets)
 	slices.SortFunc(byAge, compareArrival)

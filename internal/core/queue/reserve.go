@@ -45,10 +45,10 @@ func (w *walk) reserveForTicket(t candidate) {
 	w.keeps = append(w.keeps, keep{ticket: t, Reservation: r})
 }
 
-// planBackfill keeps devices for the first ticket that waits, where all tickets are of one user: those that are expected to be
-// free first, and of these the ones that are free last, because that idles least (EASY backfilling: Lifka, The ANL/IBM
-// SP scheduling system, JSSPP 1995). It costs no other user anything, so it has no price, and nobody has to remember it.
-// It is false where it is not known when they are free: a guess must not keep devices for long.
+// planBackfill keeps devices for the first ticket that waits, where all tickets are of one user: those that are
+// expected to be free first, and of these the ones that are free last, because that idles least (EASY backfilling:
+// Lifka, The ANL/IBM SP scheduling system, JSSPP 1995). It costs no other user anything, so it has no price, and nobody
+// has to remember it. It is false where it is not known when they are free: a guess must not keep devices for long.
 func (w *walk) planBackfill(t candidate) bool {
 	free := w.vacancies(t, func(e end) int64 { return e.planned })
 	if w.q.Passed[t.Key()] || len(free) < t.Count || free[t.Count-1].at == unknownEnd {
@@ -70,7 +70,8 @@ func latestInTime(free []vacancy, count int, until int64) []gpu.UUID {
 	return vacancyIDs(free[inTime-count : inTime])
 }
 
-// currentReservation is the ticket's existing reservation; false where it has none or its set cannot become complete any more.
+// currentReservation is the ticket's existing reservation; false where it has none or its set cannot become complete
+// any more.
 func (w *walk) currentReservation(t candidate) (Reservation, bool) {
 	r, ok := w.q.Reserved[t.Key()]
 	if !ok || r.Since > w.q.Boot || r.Until < w.q.Boot || w.q.Passed[t.Key()] || len(r.Devices) != t.Count {
@@ -79,8 +80,8 @@ func (w *walk) currentReservation(t candidate) (Reservation, bool) {
 	return r, !slices.ContainsFunc(r.Devices, func(id gpu.UUID) bool { return !slices.Contains(t.devices, id) || !w.mayServe(t, id) })
 }
 
-// claimDevices makes the ticket the only one that may have a reservation on any of its devices; false where another one is
-// that already.
+// claimDevices makes the ticket the only one that may have a reservation on any of its devices; false where another one
+// is that already.
 func (w *walk) claimDevices(t candidate) bool {
 	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, taken := w.contender[id]; return taken && by != t.Key() }) {
 		return false
@@ -109,7 +110,8 @@ func (w *walk) mayServe(t candidate, id gpu.UUID) bool {
 	return len(w.held[id]) > 0 || r.Fading != nil
 }
 
-// isContested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect yet.
+// isContested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect
+// yet.
 func (w *walk) isContested(t candidate, set []gpu.UUID) bool {
 	return len(w.q.Tickets) > 1 && slices.ContainsFunc(set, func(id gpu.UUID) bool { return w.hasRoom(t.Ticket, id) || w.carriesShares(id) })
 }
@@ -119,8 +121,8 @@ func (w *walk) carriesShares(id gpu.UUID) bool {
 	return slices.ContainsFunc(w.held[id], func(e end) bool { return e.share > 0 })
 }
 
-// idleCost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device of
-// the set counts, because other shares could use each of them all the time.
+// idleCost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device
+// of the set counts, because other shares could use each of them all the time.
 func (w *walk) idleCost(t candidate) int {
 	if t.Share > 0 || slices.ContainsFunc(t.devices, w.carriesShares) {
 		return t.Count
@@ -177,7 +179,8 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	return out
 }
 
-// vacancyTime is when the device has room: for a share as soon as enough shares have ended, else when all leases have ended.
+// vacancyTime is when the device has room: for a share as soon as enough shares have ended, else when all leases have
+// ended.
 func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	leases := w.held[id]
 	switch {
@@ -201,8 +204,8 @@ func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	return at(leases[len(leases)-1])
 }
 
-// fadingEnd is when what has ended leaves the device: at the latest when it counts as busy, and as a guess it takes as long
-// again as it has taken. It is never now, or a reservation would cost nothing and so never end.
+// fadingEnd is when what has ended leaves the device: at the latest when it counts as busy, and as a guess it takes as
+// long again as it has taken. It is never now, or a reservation would cost nothing and so never end.
 func (w *walk) fadingEnd(id gpu.UUID) end {
 	f := w.q.Rooms[id].Fading
 	if f == nil {

@@ -9,7 +9,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// PassOverAfter is how long a ticket may be next, with its devices free, before it is passed over: its owner must be stopped.
+// PassOverAfter is how long a ticket may be next, with its devices free, before it is passed over: its owner must be
+// stopped.
 const PassOverAfter = 2 * time.Second
 
 // Turn remembers between two reads of the queue which ticket is next and which were passed over. It is a hint: all
@@ -28,10 +29,10 @@ type Turn struct {
 	Rest map[gpu.UUID]int64 `json:"rest,omitempty"`
 }
 
-// DecideNext decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed over. A
-// ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it is
-// next. The answer is that of Next with q.Passed as in the new Turn; turn.Next says since when the ticket is next.
-// alive are all tickets, of any scope: others are forgotten.
+// DecideNext decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed
+// over. A ticket that has been next for overdue is passed over, with all others of its user except me, and the one
+// after it is next. The answer is that of Next with q.Passed as in the new Turn; turn.Next says since when the ticket
+// is next. alive are all tickets, of any scope: others are forgotten.
 func (t Turn) DecideNext(q Input, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
 	turn = t.copyForLiving(q, alive)
 	delete(turn.Passed, me)
@@ -66,8 +67,8 @@ func (t Turn) DecideNext(q Input, me string, alive []job.Ticket, overdue time.Du
 	}
 }
 
-// recordReservations records the reservations that begin or continue, with the pauses that follow if they end now, and drops those
-// that have ended. next is the Key of the ticket that may start: its reservation lasts until it does.
+// recordReservations records the reservations that begin or continue, with the pauses that follow if they end now, and
+// drops those that have ended. next is the Key of the ticket that may start: its reservation lasts until it does.
 func (t Turn) recordReservations(w *walk, next string) {
 	for _, other := range w.order {
 		if key := other.Key(); w.reached[key] || w.q.Passed[key] {
@@ -118,8 +119,8 @@ func (t Turn) ApplyTo(q Input) Input {
 	return q
 }
 
-// copyForLiving drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after reservations
-// that have lapsed.
+// copyForLiving drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after
+// reservations that have lapsed.
 func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {
 	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
@@ -152,8 +153,8 @@ func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {
 	return out
 }
 
-// isValidTime reports whether a time is of this boot and not in the future. All users can write the record, and the queue
-// writes no other times.
+// isValidTime reports whether a time is of this boot and not in the future. All users can write the record, and the
+// queue writes no other times.
 func isValidTime(at, now int64) bool { return at >= 0 && at <= now }
 
 // clockSlack is by how much the wall clock may have been changed since a reservation began.

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// AddUnknownDevices adds to each ticket the devices that exist and are not in Ticket.Known. A device that appeared after the ticket
-// was written may suit it; only the ticket's owner can decide that, and renews the ticket at its next poll. Until then
-// no later ticket may take the device.
+// AddUnknownDevices adds to each ticket the devices that exist and are not in Ticket.Known. A device that appeared
+// after the ticket was written may suit it; only the ticket's owner can decide that, and renews the ticket at its next
+// poll. Until then no later ticket may take the device.
 //
 // The addition lasts for within, counted from the first time that such a device was seen, and does not start again
 // before the ticket is renewed. So a ticket whose owner is stopped, cannot see the device (in a container), or omits

@@ -120,8 +120,8 @@ func (q *Input) leaseAncestors(id string) []string {
 	return out
 }
 
-// estimateEnd estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease counts
-// for plans of that user; where nothing is said, or it has passed, the enforced end counts.
+// estimateEnd estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease
+// counts for plans of that user; where nothing is said, or it has passed, the enforced end counts.
 func (q *Input) estimateEnd(l job.Lease) end {
 	e := end{certain: unknownEnd, guessed: unknownEnd, share: l.Share}
 	if at := l.FreesAt(); at > q.Boot {
@@ -157,13 +157,14 @@ func (q *Input) devicesFor(t job.Ticket) []gpu.UUID {
 	return out
 }
 
-// HasReachedMax reports whether the owner has so many devices that the ticket can get none, even free ones (Ticket.Max).
+// HasReachedMax reports whether the owner has so many devices that the ticket can get none, even free ones
+// (Ticket.Max).
 func (q *Input) HasReachedMax(t job.Ticket) bool {
 	return !slices.ContainsFunc(t.Devices, q.deviceFilter(t))
 }
 
-// deviceFilter reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the same
-// limit.
+// deviceFilter reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the
+// same limit.
 func (q *Input) deviceFilter(t job.Ticket) func(gpu.UUID) bool {
 	if t.Max <= 0 {
 		return func(gpu.UUID) bool { return true }

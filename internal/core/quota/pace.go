@@ -2,8 +2,8 @@ package quota
 
 import "time"
 
-// All shares of a user are measured together, and that takes longer the more processes there are on the devices, because
-// the driver and /proc list them all. So measuring may take a part of one processor, whatever their number.
+// All shares of a user are measured together, and that takes longer the more processes there are on the devices,
+// because the driver and /proc list them all. So measuring may take a part of one processor, whatever their number.
 const (
 	processorDivisor = 20 // one twentieth
 	// Times the usual interval.

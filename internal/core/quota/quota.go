@@ -20,8 +20,8 @@ type Means struct {
 	MPS   string
 }
 
-// DecideLevel is the level of the quota, with a note when that is less than asked. Less than required is a permanent refusal.
-// MPS needs a watching process too: its limit is per process, and a client that bypasses it has none.
+// DecideLevel is the level of the quota, with a note when that is less than asked. Less than required is a permanent
+// refusal. MPS needs a watching process too: its limit is per process, and a client that bypasses it has none.
 func DecideLevel(asked, required job.Quota, can Means) (level job.Quota, note string, refusal *job.Refusal) {
 	asked = harderLevel(harderLevel(asked, required), job.Watch)
 	level, why := asked, ""
@@ -70,8 +70,8 @@ func levelRank(q job.Quota) int {
 	return 0
 }
 
-// contextReserve is what a CUDA context, its libraries and workspaces use in addition to what a framework counts: one to a few
-// hundred MiB (cupy/cupy docs/source/user_guide/memory.rst). The driver's list, and so the share, includes it.
+// contextReserve is what a CUDA context, its libraries and workspaces use in addition to what a framework counts: one
+// to a few hundred MiB (cupy/cupy docs/source/user_guide/memory.rst). The driver's list, and so the share, includes it.
 const contextReserve = 512 * gpu.MiB
 
 // RoomInShare is the part of a share that a process may allocate itself, without its context.

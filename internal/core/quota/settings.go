@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// OwnVariable is the variable that lists the settings made here, as NAME=VALUE separated by semicolons, so that a job inside
-// the lease can distinguish them from the user's own.
+// OwnVariable is the variable that lists the settings made here, as NAME=VALUE separated by semicolons, so that a job
+// inside the lease can distinguish them from the user's own.
 const OwnVariable = "GPUARD_LIMITS"
 
 // The names of JAX's fraction of a device's memory. With both set it fails (jax-ml/jax, jaxlib/xla_client.py). The
@@ -69,10 +69,10 @@ func MPSVars(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
 	return out
 }
 
-// ShareVars returns the variables with which a job limits itself to its share of each device: those of frameworks, where
-// env has none of the names, and through, which connects it to MPS. Settings of an outer lease are replaced, or removed
-// where this lease has none: a job with share 0 has whole devices. total is the memory of the largest device, 0 where a
-// device does not report it.
+// ShareVars returns the variables with which a job limits itself to its share of each device: those of frameworks,
+// where env has none of the names, and through, which connects it to MPS. Settings of an outer lease are replaced, or
+// removed where this lease has none: a job with share 0 has whole devices. total is the memory of the largest device, 0
+// where a device does not report it.
 func ShareVars(env visible.Env, share, total gpu.Bytes, through []visible.Var) []visible.Var {
 	ours, _ := env.Lookup(OwnVariable)
 	before := strings.Split(ours, ";")
@@ -91,7 +91,6 @@ func ShareVars(env visible.Env, share, total gpu.Bytes, through []visible.Var) [
 	}
 
 	var made []string
-
 	for _, v := range out {
 		if !v.Unset {
 			made = append(made, v.Name+"="+v.Value)

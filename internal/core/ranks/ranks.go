@@ -21,8 +21,8 @@ import (
 // Variable passes a Crew to the process that starts the ranks, which do not inherit it.
 const Variable = "GPUARD_RANKS"
 
-// MaxRanks is more processes than a machine can use, and few enough for a Crew to fit into Variable (execve(2): a string
-// has at most 128 KiB).
+// MaxRanks is more processes than a machine can use, and few enough for a Crew to fit into Variable (execve(2): a
+// string has at most 128 KiB).
 const MaxRanks = 1024
 
 // Host is where the processes connect.
@@ -131,8 +131,8 @@ func (c Crew) ThreadCount() string {
 	return ""
 }
 
-// ThreadRemarks are notes on thread counts in the environment that make work on the processors slow; cpus are those that
-// the command may use.
+// ThreadRemarks are notes on thread counts in the environment that make work on the processors slow; cpus are those
+// that the command may use.
 func ThreadRemarks(env visible.Env, cpus int) (notes []string) {
 	for _, name := range []string{threadsVariable, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
 		value, _ := env.Lookup(name)

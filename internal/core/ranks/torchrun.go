@@ -152,8 +152,8 @@ func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string
 	return append(line, t.Script...)
 }
 
-// streamOptions are options that send the output of the processes to our own streams, which is torchrun's default. They are
-// needed because torchrun of PyTorch 1.13 with Python 3.11 (Debian 12) fails on its own default (Std.from_str in
+// streamOptions are options that send the output of the processes to our own streams, which is torchrun's default. They
+// are needed because torchrun of PyTorch 1.13 with Python 3.11 (Debian 12) fails on its own default (Std.from_str in
 // torch/distributed/elastic/multiprocessing/api.py uses an enumeration without zero). A list that names only a rank
 // that does not exist has the same meaning in every version; a rank in it has one digit. Options of the user for the
 // streams replace these.

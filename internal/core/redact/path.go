@@ -64,7 +64,8 @@ const knownNamePattern = `^(?:[0-9]{1,4}(?:\.[0-9.]*)?|python[0-9.]*|cuda-?[0-9.
 	`|lib(?:nvidia|cuda|cudart|cudnn|cublas|cublasLt|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvToolsExt|nvjitlink|nvJitLink|nccl|c10|torch|onnxruntime|tensorflow|OpenCL|amdhip|hsa-runtime|rocm)[a-z_A-Z0-9-]*\.so[0-9.]*` +
 	`|(?:torch|torchvision|torchaudio|triton|tensorflow|tensorflow_cpu|tensorrt|jax|jaxlib|jax_cuda[0-9]+_[a-z]+|onnxruntime|onnxruntime_gpu|cupy|cupy_cuda[0-9a-z]+|numpy|vllm|nvidia_[a-z0-9_]+)(?:-[0-9][0-9a-z.+]*\.dist-info)?)$`
 
-// scrubCommand keeps the program of a command line if it is a common one. Arguments are dropped: they may name private work.
+// scrubCommand keeps the program of a command line if it is a common one. Arguments are dropped: they may name private
+// work.
 func (s *Scrubber) scrubCommand(line string) string {
 	first, rest, more := strings.Cut(strings.TrimSpace(line), " ")
 	name := path.Base(first)

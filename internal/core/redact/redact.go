@@ -112,8 +112,8 @@ func isCommonName(name string) bool {
 	}, strings.ToLower(name)) || len(name) < minLongName && isDigits(name)
 }
 
-// minLongName is the number of letters from which a name is replaced inside words too, and the number of digits from which a
-// number may identify a person: some sites use numbers as user names.
+// minLongName is the number of letters from which a name is replaced inside words too, and the number of digits from
+// which a number may identify a person: some sites use numbers as user names.
 const minLongName = 5
 
 func isDigits(name string) bool { return strings.Trim(name, "0123456789") == "" }
@@ -218,7 +218,8 @@ func (s *Scrubber) Text(text string) string {
 
 const urlHole = "\x00"
 
-// replaceUnlessSpared replaces the matches of a pattern, except those that spared reports by the characters before and after them.
+// replaceUnlessSpared replaces the matches of a pattern, except those that spared reports by the characters before and
+// after them.
 func replaceUnlessSpared(pattern *regexp.Regexp, text string, by func(string) string, spared func(found string, before, after byte) bool) string {
 	var out strings.Builder
 	last := 0
@@ -327,7 +328,8 @@ func (s *Scrubber) scrubUUID(u string) string {
 	return prefix + s.said[key] + "-0000-0000-0000-000000000000"
 }
 
-// ScrubJSON scrubs the texts of a ScrubJSON value and keeps its keys and form. The values of some keys are removed as a whole.
+// ScrubJSON scrubs the texts of a ScrubJSON value and keeps its keys and form. The values of some keys are removed as a
+// whole.
 func (s *Scrubber) ScrubJSON(data []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -30,9 +30,9 @@ func (s *Service) isPinned() bool {
 	return slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == "device" })
 }
 
-// assignPlaces gives an ordinal to every GPU that the service may have, and returns the placement to record. A GPU keeps its
-// ordinal. A GPU that is gone or no longer allowed leaves its ordinal unused, so that no other moves; a new one gets
-// the next. If no GPU is the same as before, numbering starts again.
+// assignPlaces gives an ordinal to every GPU that the service may have, and returns the placement to record. A GPU
+// keeps its ordinal. A GPU that is gone or no longer allowed leaves its ordinal unused, so that no other moves; a new
+// one gets the next. If no GPU is the same as before, numbering starts again.
 func (s *Service) assignPlaces(on Ground) (out []place, remember []gpu.UUID, wrong *diagnostic.One) {
 	spec, wrong := s.gpuLimits(on.Defaults)
 	if wrong != nil {

@@ -202,8 +202,8 @@ func (s *Service) runFlags(device gpu.UUID, f *filler) []string {
 	return out
 }
 
-// sortedEnv is sorted, so that a new order of variables in the file does not restart instances. Of a name that is there twice
-// the last one counts, and env overrides env_file.
+// sortedEnv is sorted, so that a new order of variables in the file does not restart instances. Of a name that is there
+// twice the last one counts, and env overrides env_file.
 func (s *Service) sortedEnv(files map[string][]Pair, f *filler) []string {
 	values := map[string]string{}
 	for _, path := range s.EnvFiles {

@@ -23,9 +23,9 @@ type Action struct {
 	Instance string
 }
 
-// NextActions returns the actions that can be done now to reach the wanted state, at most one Start. The caller calls it again
-// after every change. A keeper that was just started and has written no record counts as seen with Kept and no State.
-// An End is repeated until the keeper has recorded it.
+// NextActions returns the actions that can be done now to reach the wanted state, at most one Start. The caller calls
+// it again after every change. A keeper that was just started and has written no record counts as seen with Kept and no
+// State. An End is repeated until the keeper has recorded it.
 //
 // Ends are in the reverse order of dependencies. Starts are one by one, so that GPUs are claimed in a fixed order:
 // instances with a GPU of their own first, then those that have had one, then the rest, each in the order of wanted. An
@@ -79,16 +79,16 @@ func (l *view) isStale(name string) bool {
 	return i < 0 || l.seen[name].Hash != l.wanted[i].Hash
 }
 
-// isFresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted then;
-// its record will say more.
+// isFresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted
+// then; its record will say more.
 func (l *view) isFresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
 
 func (l *view) findWanted(name string) int {
 	return slices.IndexFunc(l.wanted, func(i Instance) bool { return i.Name == name })
 }
 
-// endActions lists the instances that can be asked to end now: those without living dependents, by the dependencies recorded
-// at their start.
+// endActions lists the instances that can be asked to end now: those without living dependents, by the dependencies
+// recorded at their start.
 func (l *view) endActions() []Action {
 	var stale []string
 	for name := range l.seen {
@@ -105,7 +105,6 @@ func (l *view) endActions() []Action {
 	}
 
 	var actions []Action
-
 	for _, name := range stale {
 		if !l.isEnding(name) && !needed(name) {
 			actions = append(actions, Action{End, name})

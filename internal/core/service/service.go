@@ -195,7 +195,7 @@ type Instance struct {
 	// Of the project: changed rules count from the next start, changed defaults cause a restart.
 	Policy *policy.File `json:"policy,omitempty"`
 	Round  int          `json:"round"` // raised by restart
-	// Of all these fields; when it changes the instance must be restarted.
+	// Of what needs a restart when it changes: all fields but Policy, of which the defaults count, Image and Refused.
 	Hash string `json:"hash"`
 	// Why it cannot be started, such as a GPU that is gone.
 	Refused string `json:"refused,omitempty"`

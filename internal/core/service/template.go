@@ -69,8 +69,8 @@ func (b *boundedText) Write(data []byte) (int, error) {
 	return b.Builder.Write(data)
 }
 
-// templateError removes the position in the template from an error of text/template: "template: text:1:2: executing "text" at
-// <x>: ".
+// templateError removes the position in the template from an error of text/template: "template: text:1:2: executing
+// "text" at <x>: ".
 func templateError(err error) error {
 	text := regexp.MustCompile(`^template: text:(\d+:)*\s*(executing "text" at )?`).ReplaceAllString(err.Error(), "")
 	return errors.New("the template cannot be filled in: " + text)

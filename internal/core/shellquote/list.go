@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// ReadList reads the value of a flag that takes a list. There is one reader for all of them, whether the flag comes from
-// the command line, from a file or from a script: what two of them read differently would be two things.
+// ReadList reads the value of a flag that takes a list. There is one reader for all of them, whether the flag comes
+// from the command line, from a file or from a script: what two of them read differently would be two things.
 func ReadList(text string) ([]string, error) {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		return nil, fmt.Errorf("there is a line break or another control character in %q; write the list with commas, such as 0,1", text)

@@ -30,7 +30,8 @@ func JoinQuoted(how func(string) string, words ...string) string {
 	return strings.Join(written, " ")
 }
 
-// needsNoQuotes reports a word without special characters of any shell. An = is special to zsh at the beginning of a word.
+// needsNoQuotes reports a word without special characters of any shell. An = is special to zsh at the beginning of a
+// word.
 func needsNoQuotes(s string) bool {
 	return s != "" && s[0] != '=' && strings.IndexFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("-_.,:/=+@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

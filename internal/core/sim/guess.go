@@ -20,8 +20,8 @@ const (
 	GuessExact Guess = "exact"
 )
 
-// usualTimes are the times that users ask for: most of them use the same few values (Tsafrir, Etsion, Feitelson, Modeling
-// user runtime estimates, JSSPP 2005).
+// usualTimes are the times that users ask for: most of them use the same few values (Tsafrir, Etsion, Feitelson,
+// Modeling user runtime estimates, JSSPP 2005).
 func usualTimes() []time.Duration {
 	const day = 24 * time.Hour
 	return []time.Duration{time.Hour, 4 * time.Hour, 12 * time.Hour, day, 3 * day, 7 * day, 60 * day}

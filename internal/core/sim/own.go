@@ -67,7 +67,8 @@ func (u *userQueue) enqueueJob(j *Job, i int) {
 	u.line.Add(queue.Class{Count: int(j.GPUs), Kind: u.jobClass(j)}, j.Arrival, i)
 }
 
-// jobClass is of the jobs with the same estimate: what was said, else what the user's jobs on as many devices usually take.
+// jobClass is of the jobs with the same estimate: what was said, else what the user's jobs on as many devices usually
+// take.
 func (u *userQueue) jobClass(j *Job) uint64 { return u.past.Class(0, int(j.GPUs), j.Estimate) }
 
 // giveTickets gives tickets to the jobs of a user that are next, as the runner of a queue does.
@@ -149,8 +150,8 @@ func (l *ownLine) nextTurn() (startableJob, bool) {
 	return t, true
 }
 
-// updateRooms updates what the devices could give, as pick.RoomByDevice does, and reports whether any could give something, or is
-// reserved.
+// updateRooms updates what the devices could give, as pick.RoomByDevice does, and reports whether any could give
+// something, or is reserved.
 func (l *ownLine) updateRooms() bool {
 	open := len(l.turn.Reserved) > 0
 	for k := range l.r.devices {

@@ -1,6 +1,6 @@
 // Package sim replays a trace of jobs on an invented machine: what would each have waited, and how much of the machine
-// would have been in use? A Policy says in which order jobs start. That of gpuard itself is not repeated here: it is asked of
-// package queue, and package pick chooses the devices of every policy.
+// would have been in use? A Policy says in which order jobs start. That of gpuard itself is not repeated here: it is
+// asked of package queue, and package pick chooses the devices of every policy.
 //
 //	result, err := sim.Replay(jobs, sim.Setup{Machine: machine, Policy: sim.Policies()[0]}, nil)
 //
@@ -277,7 +277,7 @@ func (r *replay) sinceBoot() int64 { return r.now - r.begin + int64(time.Hour) }
 
 func uidOf(j *Job) uint32 { return 1000 + j.User }
 
-// heapUp moves the last run to its place in the heap, the first end first; pop takes out the first.
+// heapUp moves the last run to its place in the heap, the first end first; heapPop takes out the first.
 func heapUp(h []runningJob) {
 	for i := len(h) - 1; i > 0; {
 		above := (i - 1) / 2

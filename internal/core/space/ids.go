@@ -33,8 +33,8 @@ type span struct{ first, count uint64 }
 // idCount is how many user ids there are: the last number means "no id".
 const idCount = 1<<32 - 1
 
-// ParseIDs parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner counts as
-// hidden in doubt.
+// ParseIDs parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner
+// counts as hidden in doubt.
 func ParseIDs(uidMap, overflow string) IDs {
 	// The kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h).
 	ids := IDs{part: true, overflow: 65534}

@@ -50,7 +50,6 @@ func unescapeOctal(s string) string {
 		return s
 	}
 	var b strings.Builder
-
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {
 			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
@@ -81,9 +80,9 @@ type MountView struct {
 	All []Mount
 }
 
-// JudgeSight says whether the machine sees the folder. why is the reason for Private, and for Unclear, where it is Private
-// if this is a container. A namespace does not list the mounts of the machine's own one, but mounts that were copied
-// from there can usually be distinguished from those made inside.
+// JudgeSight says whether the machine sees the folder. why is the reason for Private, and for Unclear, where it is
+// Private if this is a container. A namespace does not list the mounts of the machine's own one, but mounts that were
+// copied from there can usually be distinguished from those made inside.
 func (m MountView) JudgeSight() (s Sight, why string) {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
 	if i < 0 {
@@ -116,9 +115,9 @@ func (m MountView) JudgeSight() (s Sight, why string) {
 	return Unclear, ""
 }
 
-// sharesLittle reports whether / is the machine's and was not shared there, unlike some other mount, as that of a dockerd
-// where no systemd runs. Then a copied mount need not receive anything. What was copied shows that / is the machine's: a part of
-// its file system that is where it would be.
+// sharesLittle reports whether / is the machine's and was not shared there, unlike some other mount, as that of a
+// dockerd where no systemd runs. Then a copied mount need not receive anything. What was copied shows that / is the
+// machine's: a part of its file system that is where it would be.
 func (m MountView) sharesLittle() bool {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.Point == "/" })
 	if i < 0 || m.All[i].Slave || m.All[i].Root != "/" || !strings.HasPrefix(m.All[i].Source, "/dev/") {

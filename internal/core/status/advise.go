@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// AddRemedies adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose command
-// has ended. Users who do not own such a lease have to ask its owner.
+// AddRemedies adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose
+// command has ended. Users who do not own such a lease have to ask its owner.
 func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -29,8 +29,9 @@ func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
 	}
 }
 
-// AddUsage adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a process
-// to its lease. A process that it does not map is foreign, whoever owns it: being of the same user proves nothing.
+// AddUsage adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a
+// process to its lease. A process that it does not map is foreign, whoever owns it: being of the same user proves
+// nothing.
 func (s *Report) AddUsage(lease map[int]string) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -42,7 +43,7 @@ func (s *Report) AddUsage(lease map[int]string) {
 	}
 }
 
-// addUsage is Using for one device; around are the leases of the GPU that a slice is of.
+// addUsage is AddUsage for one device; around are the leases of the GPU that a slice is of.
 func (d *Device) addUsage(lease map[int]string, around []Lease) {
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -101,8 +102,8 @@ func (d *Device) Computes() bool {
 	return slices.ContainsFunc(d.Processes, func(p Process) bool { return !p.Display && !p.Ended })
 }
 
-// AddComputeTime adds the processor time of the leases on whose devices no process computes; read reads that of the processes
-// of one lease.
+// AddComputeTime adds the processor time of the leases on whose devices no process computes; read reads that of the
+// processes of one lease.
 func (s *Report) AddComputeTime(read func(lease string) *time.Duration) {
 	busy := map[string]bool{}
 	note := func(d *Device) {

@@ -24,8 +24,8 @@ func (u Use) Word() string {
 	return string(u)
 }
 
-// State is a device in one word, the same wherever people see it: its health where it has no lease and is not well, "split" where its
-// slices have states of their own, else its use.
+// State is a device in one word, the same wherever people see it: its health where it has no lease and is not well,
+// "split" where its slices have states of their own, else its use.
 func (d *Device) State() string {
 	if len(d.MIG) > 0 && d.Health == health.OK && d.Use != Draining {
 		return "split"

@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// EndsAt is when a lease is over: certainly, or by the estimate that was asked with it. It is not known where nothing was said, or where
-// the estimate is over.
+// EndsAt is when a lease is over: certainly, or by the estimate that was asked with it. It is not known where nothing
+// was said, or where the estimate is over.
 func (l *Lease) EndsAt(now time.Time) (at time.Time, estimated, known bool) {
 	switch {
 	case l.Until != nil:
@@ -29,7 +29,8 @@ func EndOfLease(l job.Lease, now time.Time) (at time.Time, estimated, known bool
 // Over reports whether a share uses more than it was promised.
 func (l *Lease) Over() bool { return l.Share > 0 && l.Memory != nil && *l.Memory > l.Share }
 
-// ShareText is a share and what is used of it: "share 8 GiB", "2 of 8 GiB", "10 of 8 GiB, more than its share"; "" of a whole lease.
+// ShareText is a share and what is used of it: "share 8 GiB", "2 of 8 GiB", "10 of 8 GiB, more than its share"; "" of a
+// whole lease.
 func (l *Lease) ShareText() string {
 	switch {
 	case l.Share == 0:

@@ -107,8 +107,8 @@ type Unavailable struct {
 	Remedy string    `json:"remedy"`
 }
 
-// NewReport joins a machine with the live leases on it. A device counts as busy if pick.Place refuses it to a caller who asks
-// for every device. unavailable lists vendors that could not be read.
+// NewReport joins a machine with the live leases on it. A device counts as busy if pick.Place refuses it to a caller
+// who asks for every device. unavailable lists vendors that could not be read.
 func NewReport(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	return NewReportWith(pick.DefaultTolerance(), m, leases, now, unavailable...)
 }
@@ -243,7 +243,6 @@ func throttleEvents(d *gpu.Device) []string {
 func (v statusView) fillUse(d *Device, unknown bool) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
-
 	for _, l := range v.leases {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
@@ -376,7 +375,6 @@ func (v statusView) oddNotes() []string {
 	for i := range v.m.Devices {
 		d := &v.m.Devices[i]
 		var first *job.Lease
-
 		for j := range v.leases {
 			l := &v.leases[j]
 			if l.Parent != "" || l.Allocation != "" || l.Unreadable || !l.Holds(d.UUID) {

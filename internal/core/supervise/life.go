@@ -7,8 +7,8 @@
 //	                 │                      it is unfit, or somebody asks)          │
 //	                 └── after a pause, with the same devices ◀─────────────────────┘
 //
-// What is known of a job over all its starts is a Life; each End goes through Settled, and through Next if that leaves
-// something to decide. Whether the machine was at fault is asked in between, because that reads all devices.
+// What is known of a job over all its starts is a Life; each End goes through SettleEnd, and through DecideNext if
+// that leaves something to decide. Whether the machine was at fault is asked in between, because that reads all devices.
 package supervise
 
 import (
@@ -55,7 +55,7 @@ type End struct {
 // Failed reports whether it ended otherwise than a command does that has done its work, as far as is known.
 func (e End) Failed() bool { return e.Code != 0 || e.Signal != "" || e.Unfit != "" || e.Unseen }
 
-// EndText it ended, in few words: "exit 1", "SIGKILL".
+// EndText is how it ended, in few words: "exit 1", "SIGKILL".
 func (e End) EndText() string {
 	switch {
 	case e.Unfit != "":
@@ -88,7 +88,8 @@ type Next struct {
 	Say string
 }
 
-// IsEndless reports whether it is a service that is started again as its restart says, and not as often as Retries says.
+// IsEndless reports whether it is a service that is started again as its restart says, and not as often as Retries
+// says.
 func (l *Life) IsEndless() bool {
 	return l.Care.Restart != job.NoRestart || l.Service && !l.followsFaults()
 }
@@ -108,8 +109,8 @@ func (l *Life) SettleEnd(e End) bool {
 	return !e.Failed() || l.Care.Retries == 0 && !l.followsFaults()
 }
 
-// DecideNext decides what follows an end that is not settled. fault is what happened to the machine while the command ran; "" nothing
-// that is known.
+// DecideNext decides what follows an end that is not settled. fault is what happened to the machine while the command
+// ran; "" nothing that is known.
 func (l *Life) DecideNext(e End, fault string) Next {
 	n := Next{Start: true, Elsewhere: fault != ""}
 	ended := e.DescribeEnd(fault)
@@ -152,7 +153,8 @@ const (
 	minLastingRun = time.Minute
 )
 
-// lengthenStreak counts one more end, of a start that ran well for that long. After one that lasted the streak begins anew.
+// lengthenStreak counts one more end, of a start that ran well for that long. After one that lasted the streak begins
+// anew.
 func (l *Life) lengthenStreak(well time.Duration) {
 	l.Streak = StreakAfter(l.Streak, well)
 }
@@ -160,8 +162,8 @@ func (l *Life) lengthenStreak(well time.Duration) {
 // pauseBeforeStart is the time between the last end of the streak and the next start.
 func (l *Life) pauseBeforeStart() time.Duration { return RestartPause(l.First, l.Streak) }
 
-// RestartPause is the time between an end and the next start of a command that has failed streak times in a row. It is first after
-// one failure.
+// RestartPause is the time between an end and the next start of a command that has failed streak times in a row. It is
+// first after one failure.
 func RestartPause(first time.Duration, streak int) time.Duration {
 	pause := first
 	for n := 1; n < streak && pause < maxPause; n++ {
@@ -178,7 +180,8 @@ func StreakAfter(streak int, well time.Duration) int {
 	return streak + 1
 }
 
-// IsLooping reports whether the command ended again soon after a restart. Its devices are then free until the next start.
+// IsLooping reports whether the command ended again soon after a restart. Its devices are then free until the next
+// start.
 func (l *Life) IsLooping() bool { return l.Streak > 1 }
 
 // startsAgain reports whether a service is started again after the last end of a streak.

@@ -32,8 +32,8 @@ func NewEndedLease(l job.Lease, user string, at time.Time, seen bool) EndedLease
 	return e
 }
 
-// MergeEnded makes one list, oldest first, of what was written at the ends of leases and of what was watched. A lease that is
-// in both counts once: the written line knows its end, and the watched one what it used.
+// MergeEnded makes one list, oldest first, of what was written at the ends of leases and of what was watched. A lease
+// that is in both counts once: the written line knows its end, and the watched one what it used.
 func MergeEnded(written, watched []EndedLease) []EndedLease {
 	all := map[string]EndedLease{}
 	for i := range written {
@@ -118,8 +118,8 @@ type change struct {
 	begin bool
 }
 
-// divideShares grants each lease that shared a device its part of the time: of two, half. Those that were watched have that
-// already.
+// divideShares grants each lease that shared a device its part of the time: of two, half. Those that were watched have
+// that already.
 func divideShares(all map[string]EndedLease, watched map[string]bool) {
 	changes := map[gpu.UUID][]change{}
 	for name, e := range all {

@@ -19,7 +19,8 @@ type Mark struct {
 	Text string `json:"text"` // a few words
 }
 
-// minTroubleGap is how long a trouble must be away before it is marked again: clocks that are lowered and raised all night are one.
+// minTroubleGap is how long a trouble must be away before it is marked again: clocks that are lowered and raised all
+// night are one.
 const minTroubleGap = 10 * time.Minute
 
 // markMemory is what a day remembers between two reports, to know what begins.
@@ -29,8 +30,8 @@ type markMemory struct {
 	seen map[string]time.Time
 }
 
-// newMarks are the marks of a report, by device. What the first report shows began at an unknown time before, but for an error
-// of the driver that has its time.
+// newMarks are the marks of a report, by device. What the first report shows began at an unknown time before, but for
+// an error of the driver that has its time.
 func (t *markMemory) newMarks(s *status.Report) map[gpu.UUID][]Mark {
 	if t.seen == nil {
 		t.seen = map[string]time.Time{}

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// EndedLease is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two devices for an
-// hour was granted 7200. What nobody measured, or nobody knows, has no key.
+// EndedLease is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two
+// devices for an hour was granted 7200. What nobody measured, or nobody knows, has no key.
 type EndedLease struct {
 	Lease string `json:"lease"`
 	User  string `json:"user"`

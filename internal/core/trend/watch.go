@@ -122,7 +122,6 @@ func (w *Watch) findTroubles(s *status.Report) (all []Trouble) {
 		d := &s.Devices[i]
 		whole := deviceOrSlice{d, fmt.Sprintf("GPU %d", d.Index), slices.Clone(d.Leases)}
 		var parts []deviceOrSlice
-
 		for j := range d.MIG {
 			m := &d.MIG[j]
 			parts = append(parts, deviceOrSlice{m, "slice " + m.Profile + " " + string(m.UUID), slices.Concat(m.Leases, d.Leases)})
@@ -186,8 +185,8 @@ func (p deviceOrSlice) deviceTroubles() (all []Trouble) {
 	return all
 }
 
-// strayTroubles are processes with a lease that does not have this device. Several leases may be held for one process: then it
-// has the devices of all.
+// strayTroubles are processes with a lease that does not have this device. Several leases may be held for one process:
+// then it has the devices of all.
 func (p deviceOrSlice) strayTroubles(spots []deviceOrSlice) (all []Trouble) {
 	for _, one := range p.Processes {
 		program := programOf(one)
@@ -216,7 +215,8 @@ func leaseOf(id string, spots []deviceOrSlice) (status.Lease, bool) {
 	return status.Lease{}, false
 }
 
-// shareAndIdleTroubles are leases that use more than they were promised, or nothing. Those that are followed are noted in live.
+// shareAndIdleTroubles are leases that use more than they were promised, or nothing. Those that are followed are noted
+// in live.
 func (w *Watch) shareAndIdleTroubles(now time.Time, p deviceOrSlice, live map[string]bool) (all []Trouble) {
 	for _, l := range p.Leases {
 		if l.Over() {

@@ -24,8 +24,8 @@ type Outsider struct {
 	Warning string
 }
 
-// outsiderTroubles are the processes on a leased device that its owners did not start. Each is told at the level of the rules;
-// one that is still there when the grace is over is to be ended. Those that are there are noted in present.
+// outsiderTroubles are the processes on a leased device that its owners did not start. Each is told at the level of the
+// rules; one that is still there when the grace is over is to be ended. Those that are there are noted in present.
 func (w *Watch) outsiderTroubles(now time.Time, p deviceOrSlice, present map[string]bool) (all []Trouble) {
 	for _, one := range p.Processes {
 		if !w.isIntruder(one, p) {
@@ -58,14 +58,14 @@ func (w *Watch) outsiderTroubles(now time.Time, p deviceOrSlice, present map[str
 	return all
 }
 
-// triesWithin is the number of times that serve has tried to end an outsider by now. over is how long ago its grace ended. Where that
-// failed, as when the driver did not answer, the next tries come after 1, 2, 4, 8 … minutes.
+// triesWithin is the number of times that serve has tried to end an outsider by now. over is how long ago its grace
+// ended. Where that failed, as when the driver did not answer, the next tries come after 1, 2, 4, 8 … minutes.
 func (w *Watch) triesWithin(over time.Duration) int {
 	return 1 + bits.Len64(uint64(over/w.scaledMinutes(1))) //nolint:gosec // not below 0
 }
 
-// isIntruder: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard runs
-// has the lease of the engine's command, and its processes belong to the users that its image names.
+// isIntruder: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard
+// runs has the lease of the engine's command, and its processes belong to the users that its image names.
 func (w *Watch) isIntruder(one status.Process, p deviceOrSlice) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
@@ -119,8 +119,8 @@ func programOf(p status.Process) policy.Program {
 	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Display: p.Display, Memory: p.Memory}
 }
 
-// minOnCPUMinutes is for how many minutes a lease computes beside its devices before it is told, and minCPUShare the part of one
-// processor that it uses meanwhile.
+// minOnCPUMinutes is for how many minutes a lease computes beside its devices before it is told, and minCPUShare the
+// part of one processor that it uses meanwhile.
 const (
 	minOnCPUMinutes = 15
 	minCPUShare     = 0.1
@@ -138,8 +138,8 @@ type cpuRecord struct {
 	used bool
 }
 
-// onCPUTroubles are leases whose devices were not used since their start, while their command computes. A reading that is absent
-// gives no verdict, and begins the time again.
+// onCPUTroubles are leases whose devices were not used since their start, while their command computes. A reading that
+// is absent gives no verdict, and begins the time again.
 func (w *Watch) onCPUTroubles(now time.Time, spots []deviceOrSlice) (all []Trouble) {
 	if w.computing == nil {
 		w.computing = map[string]cpuRecord{}

@@ -69,7 +69,8 @@ const (
 	CodeIsolated        = "isolated"
 )
 
-// IsDoubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
+// IsDoubtful reports whether the note makes the reading a guess: this machine's driver may read the variable
+// differently.
 func (n Note) IsDoubtful() bool {
 	return slices.Contains([]string{
 		codeUndocumented, codeFastest, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList, codeOlderDriver,

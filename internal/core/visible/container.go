@@ -11,10 +11,10 @@ import (
 
 const containerVariable = "NVIDIA_VISIBLE_DEVICES"
 
-// InsideContainer returns the machine as seen inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices. The
-// remaining devices keep their Index, so that users can find the card; programs number them from 0 by their position. A
-// GPU with named MIG devices has only those. A value that keeps the container from starting leaves none. Devices of
-// other vendors are not changed.
+// InsideContainer returns the machine as seen inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices.
+// The remaining devices keep their Index, so that users can find the card; programs number them from 0 by their
+// position. A GPU with named MIG devices has only those. A value that keeps the container from starting leaves none.
+// Devices of other vendors are not changed.
 //
 // Sources: "Specialized Configurations with Docker" in NVIDIA's Container Toolkit documentation;
 // NVIDIA/nvidia-container-toolkit internal/config/image/cuda_image.go, devices.go and pkg/nvcdi/identifier.go;
@@ -106,7 +106,6 @@ func (r *containerReader) readList(value string, set bool) []choice {
 	}
 
 	var chosen []choice
-
 	for _, entry := range entries {
 		if strings.EqualFold(entry, "all") {
 			r.addNote(codeUndocumented, "only the older runtime reads %s as all; write it in small letters", quoteEntry(entry))

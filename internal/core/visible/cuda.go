@@ -15,17 +15,17 @@ const cudaVariable = "CUDA_VISIBLE_DEVICES"
 const tooLongOrderSize = 1024
 
 // CUDA returns what a program that uses the CUDA driver sees: the NVIDIA devices that CUDA_VISIBLE_DEVICES lists,
-// numbered in the order of the list, or all of them in CUDA's own order. Where it is not known how the machine's driver reads,
-// it is read as the newest drivers do, with a note if others show something else.
+// numbered in the order of the list, or all of them in CUDA's own order. Where it is not known how the machine's driver
+// reads, it is read as the newest drivers do, with a note if others show something else.
 //
-// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; what libcuda 470.256,
+// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; what libcuda
+// 470.256,
 // 525.147, 535.261, 545.29, 550.163, 555.58, 570.133, 570.195, 580.178 and 595.99 were observed to do over invented GPUs, and 580.159
 // on an H200 (testdata, docs/explanation/what-your-program-sees.md).
 func CUDA(env Env, m gpu.Machine) View {
 	rules, others := driverRules(m.Driver)
 	v := cudaView(env, m, rules)
 	var differ []string
-
 	for _, o := range others {
 		if other := cudaView(env, m, o); !slices.Equal(other.Visible, v.Visible) {
 			differ = append(differ, fmt.Sprintf("%s shows %s", o, other.describeVisible()))
@@ -64,8 +64,8 @@ func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 	return newView("cuda", chosen, notes)
 }
 
-// cudaRules are which of NVIDIA's ways to read a list a driver follows, the oldest first. They differ in how long a value may be, in
-// what begins with MIG-, and in what may stand in an identifier.
+// cudaRules are which of NVIDIA's ways to read a list a driver follows, the oldest first. They differ in how long a
+// value may be, in what begins with MIG-, and in what may stand in an identifier.
 type cudaRules int
 
 const (
@@ -92,11 +92,12 @@ func (r cudaRules) tooLongSize() int {
 	return 2625
 }
 
-// maxSliceListSize is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda 545.29 and 555.58
-// write beyond their room for 64 identifiers.
+// maxSliceListSize is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda
+// 545.29 and 555.58 write beyond their room for 64 identifiers.
 const maxSliceListSize = 1024
 
-// driverRules are the rules of a driver of this version, and those that it may follow instead where none of its age was observed.
+// driverRules are the rules of a driver of this version, and those that it may follow instead where none of its age was
+// observed.
 func driverRules(version string) (rules cudaRules, others []cudaRules) {
 	major, _, _ := strings.Cut(version, ".")
 	switch n, err := strconv.Atoi(major); {
@@ -234,7 +235,6 @@ func (r *cudaReader) readList() []choice {
 	}
 
 	var chosen []choice
-
 	for i := range tokens {
 		c, ok := entry(tokens, i)
 		if !ok {

@@ -184,7 +184,6 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 func (r *cudaReader) findSlice(entry string) (choice, bool) {
 	parent, path, older := strings.Cut(strings.TrimPrefix(entry, "MIG-"), "/")
 	var begins []choice
-
 	for _, c := range r.listSlices() {
 		if string(c.mig.UUID) == entry || older && strings.HasPrefix(parent, "GPU-") && strings.HasPrefix(string(c.dev.UUID), parent) && path == instancePath(c.mig) {
 			return c, true
@@ -234,14 +233,13 @@ func (r *cudaReader) fullIdentifier(tokens []string, i int) string {
 	return ""
 }
 
-// readOlderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not empty
-// the list: every GPU that is not split is visible.
+// readOlderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not
+// empty the list: every GPU that is not split is visible.
 func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 	if strings.HasPrefix(r.value, "MIG-GPU-") {
 		return r.readOlderPath(tokens)
 	}
 	var chosen []choice
-
 	for i, entry := range tokens {
 		found := slices.DeleteFunc(r.listSlices(), func(c choice) bool { return string(c.mig.UUID) != entry })
 		if len(found) == 0 && i == 0 {
@@ -261,9 +259,9 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 	return chosen
 }
 
-// readOlderPath reads MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470, of which only the
-// first counts, but for instances that stand behind a later one's slash. Of a GPU that is not split it means the whole, and
-// without instances the first slice.
+// readOlderPath reads MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470, of which only
+// the first counts, but for instances that stand behind a later one's slash. Of a GPU that is not split it means the
+// whole, and without instances the first slice.
 func (r *cudaReader) readOlderPath(tokens []string) []choice {
 	parent, path, _ := strings.Cut(strings.TrimPrefix(r.value, "MIG-GPU-"), "/")
 	digits, _, readable := r.rules.readUUID(parent)
@@ -322,8 +320,8 @@ func (r *cudaReader) textOf(tokens []string, i int) string {
 	return tokens[i]
 }
 
-// readUUID reads the hexadecimal digits of what follows "GPU-" or "MIG-"; the tail is what the driver does not look at. It is not
-// readable where the driver finds no device by it, whatever the machine has.
+// readUUID reads the hexadecimal digits of what follows "GPU-" or "MIG-"; the tail is what the driver does not look at.
+// It is not readable where the driver finds no device by it, whatever the machine has.
 func (r cudaRules) readUUID(s string) (digits, tail string, readable bool) {
 	if r < since570 {
 		digits, tail = uuidDigits(s)
@@ -333,8 +331,9 @@ func (r cudaRules) readUUID(s string) (digits, tail string, readable bool) {
 	return digits, tail, readable && s != ""
 }
 
-// uuidDigits reads as drivers before 570 do, which call sscanf("%1x") at each place: 32 digits at most, in small or capital letters,
-// a hyphen allowed after each. Blanks are skipped to the next digit, but the place moves by one, so that " d" is read as "dd".
+// uuidDigits reads as drivers before 570 do, which call sscanf("%1x") at each place: 32 digits at most, in small or
+// capital letters, a hyphen allowed after each. Blanks are skipped to the next digit, but the place moves by one, so
+// that " d" is read as "dd".
 func uuidDigits(s string) (digits, tail string) {
 	var read []byte
 	for len(read) < uuidSize {
@@ -348,13 +347,12 @@ func uuidDigits(s string) (digits, tail string) {
 	return strings.ToLower(string(read)), s
 }
 
-// strictDigits reads as drivers since 570 do: 32 digits, at most those of the first 36 characters, with hyphens anywhere and nothing
-// else between them.
+// strictDigits reads as drivers since 570 do: 32 digits, at most those of the first 36 characters, with hyphens
+// anywhere and nothing else between them.
 func strictDigits(s string) (digits, tail string, ok bool) {
 	// Of an identifier with its hyphens.
 	const room = 36
 	var read []byte
-
 	for i := range min(len(s), room) {
 		switch {
 		case len(read) == uuidSize:

@@ -8,10 +8,10 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// DecidingVariables lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
-// runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version). beaten lists those that are
-// set but have no effect because another wins. m is the machine and inside the part of it that the process can open. If
-// that is less, the variables of Slurm and of container runtimes that explain it come first.
+// DecidingVariables lists, as NAME=value and in the order in which they apply, the variables that decide what programs
+// of a runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version). beaten lists those that
+// are set but have no effect because another wins. m is the machine and inside the part of it that the process can
+// open. If that is less, the variables of Slurm and of container runtimes that explain it come first.
 func DecidingVariables(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten []string) {
 	runtime, version, _ := strings.Cut(runtime, ":")
 	deciding = outerVariables(env, runtime, m, inside)
@@ -89,7 +89,6 @@ func outerVariables(env Env, runtime string, m, inside gpu.Machine) []string {
 		"sycl": {gpu.NVIDIA, gpu.AMD}, "tinygrad": {gpu.NVIDIA, gpu.AMD},
 	}[runtime]
 	var out []string
-
 	for _, layer := range []struct {
 		narrow func(Env, gpu.Machine) (gpu.Machine, []Note)
 		names  []string
@@ -128,8 +127,9 @@ func dependsOnOrder(env Env) bool {
 	return !isIdentifier(value)
 }
 
-// hipWinsNotes notes both variables set with different values. There is no note when one is -1, which hides one vendor's
-// devices from programs for the other, or when NVIDIA devices are present, where each variable has its own purpose.
+// hipWinsNotes notes both variables set with different values. There is no note when one is -1, which hides one
+// vendor's devices from programs for the other, or when NVIDIA devices are present, where each variable has its own
+// purpose.
 func hipWinsNotes(env Env, m gpu.Machine) []Note {
 	hip, _ := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
@@ -140,8 +140,8 @@ func hipWinsNotes(env Env, m gpu.Machine) []Note {
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
 }
 
-// mpsNotes notes that numbers count within the MPS server's devices ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS documentation,
-// appendix "Environment Variables"). A client knows its server by the pipe directory.
+// mpsNotes notes that numbers count within the MPS server's devices ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS
+// documentation, appendix "Environment Variables"). A client knows its server by the pipe directory.
 func mpsNotes(env Env, l cudaList) []Note {
 	pipes, _ := env.Lookup("CUDA_MPS_PIPE_DIRECTORY")
 	switch {
@@ -156,10 +156,10 @@ func mpsNotes(env Env, l cudaList) []Note {
 	return []Note{l.variable.newNote(codeMPS, "with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) these numbers count within the GPUs that its control daemon was given, not within the machine; identifiers are right in both", quoteIfNeeded(pipes))}
 }
 
-// InsideAllocation returns the machine as a process of another scheduler's job can open it, seen from outside the job. Slurm's
-// device cgroup shows a job only its own GPUs, and then numbers count within them. Numbers that already match the job's
-// list are taken as the machine's. For the caller's own environment it changes nothing that the machine, read from
-// inside, does not show already.
+// InsideAllocation returns the machine as a process of another scheduler's job can open it, seen from outside the job.
+// Slurm's device cgroup shows a job only its own GPUs, and then numbers count within them. Numbers that already match
+// the job's list are taken as the machine's. For the caller's own environment it changes nothing that the machine, read
+// from inside, does not show already.
 //
 // Source: SchedMD/slurm src/plugins/gres/common/gres_common.c.
 func InsideAllocation(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {

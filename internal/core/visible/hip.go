@@ -13,8 +13,8 @@ import (
 // device is skipped; numbers must be written plainly (no blank, sign, leading zero or tail). Quotation marks around the
 // whole value are taken off, and with nothing between them the variable counts as not set.
 //
-// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp; as observed with HIP 5.2.3, 5.7.1, 6.4.3, 7.1.0
-// and 7.2.4 over invented GPUs. Where the first two differ, a note says so.
+// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp; as observed with HIP 5.2.3, 5.7.1,
+// 6.4.3, 7.1.0 and 7.2.4 over invented GPUs. Where the first two differ, a note says so.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
 	notes := append(append(l.below, hipWinsNotes(env, m)...), l.notes...)

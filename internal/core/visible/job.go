@@ -32,7 +32,8 @@ func (e Env) With(vars []Var) Env {
 	return out
 }
 
-// WithRestart is the environment of a command that was started so often before, and why it is started again; "" says nothing of that.
+// WithRestart is the environment of a command that was started so often before, and why it is started again; "" says
+// nothing of that.
 func (e Env) WithRestart(before int, why string) Env {
 	count, reason := strconv.Itoa(before), Var{Name: "GPUARD_DRIFT_REASON", Value: why, Unset: why == ""}
 	return e.With([]Var{{Name: "GPUARD_RESTART", Value: count, Unset: before == 0}, reason})
@@ -54,8 +55,8 @@ func ForJob(env Env, lease string, p job.Plan, ids job.IDs, m gpu.Machine) []Var
 		Var{Name: "GPUARD_LEASE", Value: lease, Unset: lease == ""}, Var{Name: "GPUARD_GPUS", Value: strings.Join(uuids, ",")})
 }
 
-// countWithin numbers the devices of AMD as its library does where it can open no others, in its own order. A device without an
-// identifier of ROCm's can only be named by number there. NVIDIA's are named by identifier behind a wall.
+// countWithin numbers the devices of AMD as its library does where it can open no others, in its own order. A device
+// without an identifier of ROCm's can only be named by number there. NVIDIA's are named by identifier behind a wall.
 func countWithin(targets []Target) {
 	indices := make([]int, 0, len(targets))
 	for _, t := range targets {

@@ -58,7 +58,6 @@ func (r *affinityReader) readList() []*gpu.Device {
 		return r.devices
 	}
 	var chosen []*gpu.Device
-
 	for _, entry := range strings.Split(strings.TrimSuffix(r.value, ","), ",") {
 		card, tile, dotted := strings.Cut(entry, ".")
 		n, ok := strtoul(card)

@@ -7,11 +7,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// HiddenDevices maps the devices and MIG devices that the caller's own variables hide to the reason ("CUDA_VISIBLE_DEVICES=1
-// hides it"), so that existing masks are obeyed. Unset variables hide nothing. A list of several MIG devices allows all
-// of them, although one process would see only one. A list that names a split GPU allows all its MIG devices. A split
-// GPU with some MIG devices allowed is not hidden. NVIDIA_VISIBLE_DEVICES is for container runtimes and is no mask. The
-// notes are those of reading the variables that are set.
+// HiddenDevices maps the devices and MIG devices that the caller's own variables hide to the reason
+// ("CUDA_VISIBLE_DEVICES=1 hides it"), so that existing masks are obeyed. Unset variables hide nothing. A list of
+// several MIG devices allows all of them, although one process would see only one. A list that names a split GPU allows
+// all its MIG devices. A split GPU with some MIG devices allowed is not hidden. NVIDIA_VISIBLE_DEVICES is for container
+// runtimes and is no mask. The notes are those of reading the variables that are set.
 func HiddenDevices(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 	hidden = map[gpu.UUID]string{}
 	vendor, given, notes := slurmMask(env, m)
@@ -29,13 +29,12 @@ func HiddenDevices(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []
 	return hidden, notes
 }
 
-// MaskOrder lists the devices that the caller's own variables allow, in the order in which these name them: of several masks of a
-// vendor by the last that is set. Devices of vendors without a mask are not in it.
+// MaskOrder lists the devices that the caller's own variables allow, in the order in which these name them: of several
+// masks of a vendor by the last that is set. Devices of vendors without a mask are not in it.
 func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
 	vendor, given, _ := slurmMask(e, m)
 	last := map[gpu.Vendor]mask{}
 	var vendors []gpu.Vendor
-
 	for _, v := range maskReaders() {
 		k := v.read(e, m)
 		if v.vendor == vendor {

@@ -14,7 +14,6 @@ const loginVariable = "GPUARD_LOGIN"
 func (e Env) LoginVars(vars []Var) []Var {
 	var out []Var
 	var marked []string
-
 	for _, v := range vars {
 		if v.Unset || e.hasAny(v.Name) || strings.ContainsAny(v.Value, " \t\n") {
 			continue
@@ -26,8 +25,8 @@ func (e Env) LoginVars(vars []Var) []Var {
 	return append(out, Var{Name: loginVariable, Value: strings.Join(marked, " ")})
 }
 
-// LiftLogin removes what the login rule set. gone lists it as variables to remove, with the record. A variable whose value
-// has changed since was changed by hand: it stays, and touched is true.
+// LiftLogin removes what the login rule set. gone lists it as variables to remove, with the record. A variable whose
+// value has changed since was changed by hand: it stays, and touched is true.
 func (e Env) LiftLogin() (without Env, gone []Var, touched bool) {
 	mark, set := e.Lookup(loginVariable)
 	if !set {

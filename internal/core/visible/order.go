@@ -69,7 +69,6 @@ func pciNumber(s string) (uint64, bool) {
 	}
 
 	var n uint64
-
 	for i, bits := range []int{32, 8, 8, 4} {
 		v, err := strconv.ParseUint(fields[i], 16, bits)
 		if err != nil {

@@ -11,11 +11,12 @@ import (
 
 const rocrVariable = "ROCR_VISIBLE_DEVICES"
 
-// ROCR returns what the ROCm runtime below HIP and OpenCL sees: the AMD devices that ROCR_VISIBLE_DEVICES lists.
-// Empty is none; an invalid entry or a repeated device ends the list and keeps what came before; an empty entry keeps the
+// ROCR returns what the ROCm runtime below HIP and OpenCL sees: the AMD devices that ROCR_VISIBLE_DEVICES lists. Empty
+// is none; an invalid entry or a repeated device ends the list and keeps what came before; an empty entry keeps the
 // program from any GPU; entries are trimmed; numbers are those of strtol with base 0 (0x1 is 1, 010 is 8).
 //
-// Source: ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_filter_device.cpp; as observed with ROCr 5.2.3, 6.1.2, 6.4.3,
+// Source: ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_filter_device.cpp; as observed with ROCr 5.2.3, 6.1.2,
+// 6.4.3,
 // 7.1.0 and 7.2.4 over invented GPUs.
 func ROCR(env Env, m gpu.Machine) View {
 	chosen, notes, _ := readROCR(env, m)
@@ -48,7 +49,6 @@ func (r *rocrReader) readList() []*gpu.Device {
 	// The runtime reads pieces that end in a comma, so that nothing follows the last comma.
 	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
 	var chosen []*gpu.Device
-
 	for i, entry := range tokens {
 		if i == len(r.devices) {
 			r.addNote(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), droppedEntries(tokens, i-1))
@@ -137,8 +137,8 @@ func (r *rocrReader) readIdentifier(tokens []string, i int, entry string) *gpu.D
 	return nil
 }
 
-// rocmIdentifier is a device's identifier as ROCm has it: partitions of one GPU share it, and here have a number behind it.
-// It is "" for a device that has none.
+// rocmIdentifier is a device's identifier as ROCm has it: partitions of one GPU share it, and here have a number behind
+// it. It is "" for a device that has none.
 func rocmIdentifier(d *gpu.Device) string {
 	if id, _, _ := strings.Cut(string(d.UUID), "-p"); isROCmUUID(id) {
 		return id

@@ -59,8 +59,8 @@ func slurmList(v variable, devices []*gpu.Device) (gpu.Vendor, mask, []Note) {
 	return given[0].Vendor, mask{set: true, because: v.String(), among: devices, allowed: wholeChoices(given)}, nil
 }
 
-// maskWithin is the vendor's own mask inside an allocation on a node that shows all devices: absolute if it is within the
-// given devices, else relative to them.
+// maskWithin is the vendor's own mask inside an allocation on a node that shows all devices: absolute if it is within
+// the given devices, else relative to them.
 func maskWithin(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given mask) mask {
 	own := read(env, m)
 	part := gpu.Machine{}

@@ -18,7 +18,6 @@ func SYCL(env Env, m gpu.Machine) View {
 	const name = "ONEAPI_DEVICE_SELECTOR"
 	backends := syclBackends(env, m)
 	var notes []Note
-
 	for _, b := range backends {
 		notes = append(notes, b.notes...)
 	}
@@ -39,7 +38,6 @@ func SYCL(env Env, m gpu.Machine) View {
 	}
 
 	var chosen []choice
-
 	for _, b := range backends {
 		for i, c := range b.devices {
 			if keep(b.name, i) {

@@ -26,9 +26,9 @@ type Var struct {
 	Unset bool
 }
 
-// TargetVars returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all of
-// them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one vendor's
-// devices must see none of the others'. The targets are whole devices or MIG devices, not both.
+// TargetVars returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all
+// of them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one
+// vendor's devices must see none of the others'. The targets are whole devices or MIG devices, not both.
 func TargetVars(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	by := map[gpu.Vendor][]Target{}
 	for _, t := range targets {
@@ -59,7 +59,7 @@ func TargetVars(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
 }
 
-// writeOver is Write for a job that inherits env. An inherited DEV with numbers, which only tinygrad from 0.13 on
+// writeOver is TargetVars for a job that inherits env. An inherited DEV with numbers, which only tinygrad from 0.13 on
 // reads, gets those of the targets. A DEV without numbers stays as it is: its purpose and the version that reads it are
 // not known, and older versions fail on numbers in it.
 func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
@@ -72,7 +72,8 @@ func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 
 	out = append(out, writeJAX(env, len(targets) == 0)...)
 	if mujoco, given := env.Lookup(mujocoVariable); given && mujoco != "" {
-		// Without it MuJoCo draws on the device that the list of CUDA shows first (google-deepmind/mujoco: python/mujoco/egl/__init__.py).
+		// Without it MuJoCo draws on the device that the list of CUDA shows first (google-deepmind/mujoco:
+		// python/mujoco/egl/__init__.py).
 		out = append(out, Var{Name: mujocoVariable, Unset: true})
 	}
 
@@ -84,9 +85,9 @@ const (
 	jaxVariable    = "JAX_PLATFORMS"
 )
 
-// writeJAX keeps JAX on the CPU where no device is given: a JAX that was told to use CUDA, or has its plugin, ends or warns
-// otherwise (docs.jax.dev, "Configuration options": jax_platforms). A job with devices that is started within such a one does
-// not inherit that.
+// writeJAX keeps JAX on the CPU where no device is given: a JAX that was told to use CUDA, or has its plugin, ends or
+// warns otherwise (docs.jax.dev, "Configuration options": jax_platforms). A job with devices that is started within
+// such a one does not inherit that.
 func writeJAX(env Env, none bool) []Var {
 	if none {
 		return []Var{{Name: jaxVariable, Value: "cpu"}}
@@ -101,8 +102,8 @@ func writeJAX(env Env, none bool) []Var {
 	return nil
 }
 
-// containerVars gives an inherited variable for the inside of an Apptainer or Singularity container the value that the job has
-// outside: it would count more there (apptainer.org, user guide: "Environment and Metadata").
+// containerVars gives an inherited variable for the inside of an Apptainer or Singularity container the value that the
+// job has outside: it would count more there (apptainer.org, user guide: "Environment and Metadata").
 func containerVars(env Env, vars []Var) (out []Var) {
 	for _, v := range vars {
 		for _, prefix := range []string{"APPTAINERENV_", "SINGULARITYENV_"} {
@@ -115,8 +116,8 @@ func containerVars(env Env, vars []Var) (out []Var) {
 	return out
 }
 
-// valueForJob leaves the choice of backend to tinygrad only where it must: tinygrad takes the first backend that opens, and
-// its own drivers open GPUs that CUDA and ROCm would hide.
+// valueForJob leaves the choice of backend to tinygrad only where it must: tinygrad takes the first backend that opens,
+// and its own drivers open GPUs that CUDA and ROCm would hide.
 func (t tinygradTarget) valueForJob(targets []Target) string {
 	of := func(backend string) []Target {
 		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return tinygradBackend(d.Vendor) != backend })
@@ -148,8 +149,8 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 	return t.String()
 }
 
-// hasSureNumbers reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a GPU
-// in MIG mode as a MIG device, so with such a GPU a number could mean the next one, or none.
+// hasSureNumbers reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a
+// GPU in MIG mode as a MIG device, so with such a GPU a number could mean the next one, or none.
 func hasSureNumbers(m gpu.Machine) bool {
 	return !slices.ContainsFunc(devicesOf(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
 }

@@ -22,8 +22,8 @@ func NodeCPUs(root string, number int) (string, error) {
 	return string(list), err
 }
 
-// AllowedCPUs returns the processors that this process may use: taskset, a batch system or a container may allow it only
-// some.
+// AllowedCPUs returns the processors that this process may use: taskset, a batch system or a container may allow it
+// only some.
 func AllowedCPUs() ([]int, error) {
 	set := unix.NewCPUSet(1 << 13)
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
@@ -31,7 +31,6 @@ func AllowedCPUs() ([]int, error) {
 	}
 
 	var cpus []int
-
 	for n := range 1 << 13 {
 		if set.IsSet(n) {
 			cpus = append(cpus, n)
@@ -61,7 +60,7 @@ func BindThread(cpus []int, node int) error {
 }
 
 // CallBound calls start on a thread that is bound during the call, so that a process that start starts is bound. It
-// ignores errors of Bind.
+// ignores errors of BindThread.
 func CallBound(cpus []int, node int, start func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -54,8 +54,9 @@ func New(root string, options ...Option) *Driver {
 // Index is ROCm's numbering for this process. UUID is ROCm's ("GPU-" and 16 hexadecimal digits), or "PCI-" and the
 // address for GPUs that have none: those before gfx9 and integrated ones. Partitions of one GPU with the same
 // identifier get "-p0", "-p1", … after it. Minor is N of /dev/dri/renderDN. The link class nvlink means AMD's direct
-// links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an
-// integrated GPU, which its target tells (Device.Integrated), can also use main memory. A sleeping GPU is not woken: its sensors are nil.
+// links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an integrated
+// GPU, which its target tells (Device.Integrated), can also use main memory. A sleeping GPU is not woken: its sensors
+// are nil.
 func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
 	limit := d.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -118,8 +119,8 @@ func (d *Driver) callLimit(ctx context.Context) time.Duration {
 	return d.deadline
 }
 
-// runBounded runs f, which may block for ever, in a goroutine. ok is false if f does not return before ctx ends, or if the f
-// of an earlier reading with this name still blocks.
+// runBounded runs f, which may block for ever, in a goroutine. ok is false if f does not return before ctx ends, or if
+// the f of an earlier reading with this name still blocks.
 func runBounded[T any](ctx context.Context, d *Driver, name string, f func() T) (result T, ok bool) {
 	if !d.beginRead(name) {
 		return result, false
@@ -175,7 +176,6 @@ type deviceAnswer struct {
 func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []deviceAnswer {
 	answers := make([]deviceAnswer, len(cards))
 	var wait sync.WaitGroup
-
 	for i := range cards {
 		wait.Go(func() { answers[i] = d.readDevice(ctx, cards[i], what, limit) })
 	}

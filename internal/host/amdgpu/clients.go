@@ -16,9 +16,9 @@ type drmClient struct {
 	graphics, compute bool
 }
 
-// renderClients lists the processes that have device memory through an open render node. One client may be open in several
-// descriptors and processes (a display server passes it on); it counts once, for the first process. Partitions of one
-// GPU have the same address and cannot be distinguished here, so only KFD lists their processes.
+// renderClients lists the processes that have device memory through an open render node. One client may be open in
+// several descriptors and processes (a display server passes it on); it counts once, for the first process. Partitions
+// of one GPU have the same address and cannot be distinguished here, so only KFD lists their processes.
 func (f fileReader) renderClients(cards []card) []gpu.Process {
 	owner := map[string]gpu.UUID{}
 	for _, c := range cards {
@@ -29,7 +29,6 @@ func (f fileReader) renderClients(cards []card) []gpu.Process {
 
 	seen := map[string]bool{}
 	var out []gpu.Process
-
 	for _, name := range f.listNames("proc") {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -67,7 +66,8 @@ func (c drmClient) processKind() gpu.Kind {
 	return gpu.GraphicsProcess
 }
 
-// openClients lists a process's clients of amdgpu; none if its descriptors cannot be read, as those of another user's process.
+// openClients lists a process's clients of amdgpu; none if its descriptors cannot be read, as those of another user's
+// process.
 func (f fileReader) openClients(pid string) []drmClient {
 	var out []drmClient
 	for _, fd := range f.listNames("proc", pid, "fd") {

@@ -77,8 +77,8 @@ func (r *deviceReader) readScaled(unit int64, parts ...string) *int {
 	return nil
 }
 
-// readIdentity reads the name and the memory size. Server boards have a name (product_name); for other boards libdrm has a
-// list by device and revision (mesa/drm data/amdgpu.ids), if it is installed.
+// readIdentity reads the name and the memory size. Server boards have a name (product_name); for other boards libdrm
+// has a list by device and revision (mesa/drm data/amdgpu.ids), if it is installed.
 func (r *deviceReader) readIdentity(machine fileReader) {
 	d := &r.device
 	code := strings.TrimPrefix(r.readShort("device"), "0x")
@@ -120,8 +120,8 @@ func (f fileReader) marketingName(device, revision string) string {
 	return ""
 }
 
-// partitionMemory returns the memory of a partition: the sum of KFD's banks of device memory, heap types 1 and 2 (torvalds/linux
-// drivers/gpu/drm/amd/amdkfd/kfd_topology.h HSA_MEM_HEAP_TYPE_FB_…).
+// partitionMemory returns the memory of a partition: the sum of KFD's banks of device memory, heap types 1 and 2
+// (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.h HSA_MEM_HEAP_TYPE_FB_…).
 func (r *deviceReader) partitionMemory(machine fileReader) *gpu.Bytes {
 	var sum int64
 	banks := filepath.Join(nodeFolder, r.card.node, "mem_banks")
@@ -150,8 +150,8 @@ func (r *deviceReader) readMemory() {
 	}
 }
 
-// readLoad reads the sensors. On many kernels that wakes a sleeping GPU, which takes a second and uses power, so load skips
-// a sleeping one (torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c; power/runtime_status).
+// readLoad reads the sensors. On many kernels that wakes a sleeping GPU, which takes a second and uses power, so load
+// skips a sleeping one (torvalds/linux drivers/gpu/drm/amd/pm/amdgpu_pm.c; power/runtime_status).
 func (r *deviceReader) readLoad() {
 	if r.readShort("power", "runtime_status") == "suspended" {
 		return
@@ -194,8 +194,8 @@ func (r *deviceReader) readSensors(dir string) {
 	d.ClockMemory = r.readScaled(1e6, dir, "freq2_input")
 }
 
-// readTemperatures reads the edge sensor, as AMD's tools do, or the hottest spot (junction) if there is no edge sensor. The
-// margin before the GPU slows down is the smallest one of all sensors: the hottest spot reaches its limit first.
+// readTemperatures reads the edge sensor, as AMD's tools do, or the hottest spot (junction) if there is no edge sensor.
+// The margin before the GPU slows down is the smallest one of all sensors: the hottest spot reaches its limit first.
 func (r *deviceReader) readTemperatures(dir string) {
 	d := &r.device
 	shown := 4
@@ -228,8 +228,8 @@ func (r *deviceReader) readTemperatures(dir string) {
 	}
 }
 
-// readHealth reads the memory errors since the driver was loaded, and the retired pages. Formats: the comments "RAS sysfs
-// Error Count Interface" and "gpu_vram_bad_pages" in torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c.
+// readHealth reads the memory errors since the driver was loaded, and the retired pages. Formats: the comments "RAS
+// sysfs Error Count Interface" and "gpu_vram_bad_pages" in torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c.
 func (r *deviceReader) readHealth() {
 	d := &r.device
 	for _, file := range []string{"umc_err_count", "aca_umc"} {
@@ -257,8 +257,8 @@ func (r *deviceReader) readHealth() {
 	}
 }
 
-// parseRetiredPages reads lines such as "0x00000001 : 0x00001000 : R": R is retired, P is pending. Pages are retired for errors
-// that could not be corrected.
+// parseRetiredPages reads lines such as "0x00000001 : 0x00001000 : R": R is retired, P is pending. Pages are retired
+// for errors that could not be corrected.
 func parseRetiredPages(text string) *gpu.RetiredPages {
 	var out gpu.RetiredPages
 	for line := range strings.Lines(text) {

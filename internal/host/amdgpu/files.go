@@ -62,8 +62,8 @@ func (f fileReader) hasFile(parts ...string) bool {
 
 // checkUsable checks whether this process may open a device node, without opening it: opening /dev/kfd would make this
 // process one of its users. access(2) also obeys the device filter of a container (torvalds/linux fs/namei.c
-// inode_permission), which answers EPERM. So does a sandbox that does not know faccessat2(2), and the older call, which asks for the real
-// ids, tells which it was. (unix.Faccessat would look at the permissions of the file alone then.)
+// inode_permission), which answers EPERM. So does a sandbox that does not know faccessat2(2), and the older call, which
+// asks for the real ids, tells which it was. (unix.Faccessat would look at the permissions of the file alone then.)
 func (f fileReader) checkUsable(parts ...string) error {
 	const mode = unix.R_OK | unix.W_OK
 	err := unix.Faccessat2(unix.AT_FDCWD, f.filePath(parts...), mode, unix.AT_EACCESS)
@@ -88,8 +88,9 @@ func errorReason(err error) string {
 	return err.Error()
 }
 
-// parseProperties reads the lines "name value" of KFD's files (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
-// It skips lines of another form: the files of caches have some, and newer kernels may add others.
+// parseProperties reads the lines "name value" of KFD's files (torvalds/linux
+// drivers/gpu/drm/amd/amdkfd/kfd_topology.c). It skips lines of another form: the files of caches have some, and newer
+// kernels may add others.
 func parseProperties(text string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(text) {

@@ -56,10 +56,10 @@ func (f *foundDevices) linksOf(i int) []gpu.Link {
 	return f.ways[i]
 }
 
-// findDevices lists the devices in ROCm's order: KFD nodes by number, without those that this process may not use, which ROCm
-// does not number (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs without a KFD
-// node follow. If there are hidden nodes, a GPU without a node may be one of those, so GPUs without a node are left
-// out.
+// findDevices lists the devices in ROCm's order: KFD nodes by number, without those that this process may not use,
+// which ROCm does not number (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs
+// without a KFD node follow. If there are hidden nodes, a GPU without a node may be one of those, so GPUs without a
+// node are left out.
 func (d *Driver) findDevices(what gpu.What) foundDevices {
 	var out foundDevices
 	hidden := 0
@@ -228,11 +228,11 @@ func setUUIDs(cards []card) {
 	}
 }
 
-// graphicsOnlyCards lists the GPUs that the driver uses and that have no KFD node: old GPUs, or all on a kernel without KFD.
+// graphicsOnlyCards lists the GPUs that the driver uses and that have no KFD node: old GPUs, or all on a kernel without
+// KFD.
 func (f fileReader) graphicsOnlyCards(known []card) []card {
 	address := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	var out []card
-
 	for _, pci := range f.listNames(driverFolder) {
 		if !address.MatchString(pci) || slices.ContainsFunc(known, func(c card) bool { return c.device.PCI == pci }) {
 			continue
@@ -283,7 +283,8 @@ func (f fileReader) deniedReasons(cards []card) []string {
 	return out
 }
 
-// driverVersion returns the version of the driver if it is a separate module, else that of the kernel, of which it is a part.
+// driverVersion returns the version of the driver if it is a separate module, else that of the kernel, of which it is a
+// part.
 func (f fileReader) driverVersion() string {
 	if v := f.readShort("sys/module/amdgpu/version"); v != "" {
 		return prose.Clean(v)

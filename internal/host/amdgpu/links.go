@@ -72,7 +72,6 @@ func (f fileReader) busPath(pci string) []string {
 	}
 
 	var out []string
-
 	for part := range strings.SplitSeq(filepath.Dir(path), string(filepath.Separator)) {
 		if strings.Count(part, ":") > 0 && (strings.HasPrefix(part, "pci") || len(out) > 0) {
 			out = append(out, part)

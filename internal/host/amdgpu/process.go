@@ -41,17 +41,17 @@ func (f fileReader) findProcesses(cards []card) []gpu.Process {
 	return out
 }
 
-// isNestedNamespace reports whether this process is not in the machine's first PID namespace. KFD's PIDs are those of the first
-// namespace, and would be those of other processes here. The inode number of the first namespace is PROC_PID_INIT_INO
-// in torvalds/linux include/linux/proc_ns.h.
+// isNestedNamespace reports whether this process is not in the machine's first PID namespace. KFD's PIDs are those of
+// the first namespace, and would be those of other processes here. The inode number of the first namespace is
+// PROC_PID_INIT_INO in torvalds/linux include/linux/proc_ns.h.
 func (f fileReader) isNestedNamespace() bool {
 	link, err := os.Readlink(f.filePath("proc/self/ns/pid"))
 	return err == nil && link != "pid:[4026531836]"
 }
 
-// kfdProcesses reads KFD's folder of each process. KFD has a file there for every GPU of the machine, also for those that
-// the process does not use. So a process is on a GPU only if it has memory or a queue there; tools that only read have
-// neither. Source: torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_process.c.
+// kfdProcesses reads KFD's folder of each process. KFD has a file there for every GPU of the machine, also for those
+// that the process does not use. So a process is on a GPU only if it has memory or a queue there; tools that only read
+// have neither. Source: torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_process.c.
 func (f fileReader) kfdProcesses(cards []card) []gpu.Process {
 	owner := map[string]gpu.UUID{}
 	for _, c := range cards {
@@ -61,7 +61,6 @@ func (f fileReader) kfdProcesses(cards []card) []gpu.Process {
 	}
 
 	var out []gpu.Process
-
 	for _, name := range f.listNames(processFolder) {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid <= 0 {

@@ -58,9 +58,9 @@ func (f fileReader) noDeviceError(hidden int) *gpu.Unavailable {
 	return &gpu.Unavailable{Cause: gpu.NoDevice, Text: "cannot find an AMD GPU: the machine has none", Remedy: "see what it has: lspci -nn -d 1002:"}
 }
 
-// findUnclaimed returns the address of an AMD display or processing device without a driver, "" if there is none. The file
-// modalias has both vendor and class (torvalds/linux drivers/pci/pci-sysfs.c); class 03 is display, 12 is a processing
-// accelerator.
+// findUnclaimed returns the address of an AMD display or processing device without a driver, "" if there is none. The
+// file modalias has both vendor and class (torvalds/linux drivers/pci/pci-sysfs.c); class 03 is display, 12 is a
+// processing accelerator.
 func (f fileReader) findUnclaimed() string {
 	for _, pci := range f.listNames("sys/bus/pci/devices") {
 		alias := f.readShort("sys/bus/pci/devices", pci, "modalias")
@@ -72,8 +72,8 @@ func (f fileReader) findUnclaimed() string {
 	return ""
 }
 
-// refusedReason says why ROCm programs of this user cannot start, "" if they can. ROCm opens /dev/kfd and the render node of
-// every GPU that it lists (ROCm/ROCR-Runtime libhsakmt/src/openclose.c and topology.c).
+// refusedReason says why ROCm programs of this user cannot start, "" if they can. ROCm opens /dev/kfd and the render
+// node of every GPU that it lists (ROCm/ROCR-Runtime libhsakmt/src/openclose.c and topology.c).
 func refusedReason(node string, err error) string {
 	const groups = "sudo usermod -aG render,video $USER, then log in again"
 	switch {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReplaceText writes after instead of before, into a new file that takes the name of the old one, so that a reader sees one
-// of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is not
-// regular, has more names (hard links), may not be written by this user, or has a text other than before.
+// ReplaceText writes after instead of before, into a new file that takes the name of the old one, so that a reader sees
+// one of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is
+// not regular, has more names (hard links), may not be written by this user, or has a text other than before.
 func ReplaceText(path string, before, after []byte) error {
 	p, err := openFolderOf(path)
 	if err == nil {
@@ -31,7 +31,7 @@ func ReplaceText(path string, before, after []byte) error {
 	return nil
 }
 
-// CheckReplaceable is the error that Replace would begin with, and that of a folder that takes no new file.
+// CheckReplaceable is the error that ReplaceText would begin with, and that of a folder that takes no new file.
 func CheckReplaceable(path string) error {
 	p, err := openFolderOf(path)
 	if err == nil {
@@ -80,7 +80,8 @@ func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
 	return err
 }
 
-// fillNewFile fills the new file. The file system has it before it takes the name, so that a crash leaves one of the two.
+// fillNewFile fills the new file. The file system has it before it takes the name, so that a crash leaves one of the
+// two.
 func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) error {
 	if _, err := f.Write(text); err != nil {
 		return err

@@ -42,13 +42,11 @@ func createFile(path string, text []byte, mode fs.FileMode) error {
 	}
 
 	err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
-
 	if err != nil {
 		return err
 	}
 
 	err = f.Sync()
-
 	if err != nil {
 		return err
 	}
@@ -56,8 +54,8 @@ func createFile(path string, text []byte, mode fs.FileMode) error {
 	return p.dir.LinkFile(f, p.name)
 }
 
-// CheckWritable is an error where no file at path can come or go: its folder, or the one in which that would be made, is not
-// this user's to write.
+// CheckWritable is an error where no file at path can come or go: its folder, or the one in which that would be made,
+// is not this user's to write.
 func CheckWritable(path string) error {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)

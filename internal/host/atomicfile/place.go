@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// folderEntry is a name in an open folder, so that the file that is checked, the one that is written and the temporary file
-// are in the same folder whatever happens to the path.
+// folderEntry is a name in an open folder, so that the file that is checked, the one that is written and the temporary
+// file are in the same folder whatever happens to the path.
 type folderEntry struct {
 	dir  *sys.Dir
 	name string

@@ -36,8 +36,8 @@ func (p *folderEntry) createTemporary() (f *os.File, named bool, err error) {
 	return f, named, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// RemoveTemporary removes the temporary file of a process that was killed while it changed path. It fails if a process is changing
-// path now.
+// RemoveTemporary removes the temporary file of a process that was killed while it changed path. It fails if a process
+// is changing path now.
 func RemoveTemporary(path string) error {
 	p, err := openFolderOf(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {

@@ -49,8 +49,9 @@ func LeaseFD() int {
 	return leaseFD
 }
 
-// StartCommand starts a command and returns its PID, which is not used again before Bury. The command gets only the
-// descriptors in Command; null is an empty standard input. A script without "#!" is run by the shell, as execvp(3) does.
+// StartCommand starts a command and returns its PID, which is not used again before ReapChild. The command gets only
+// the descriptors in Command; null is an empty standard input. A script without "#!" is run by the shell, as execvp(3)
+// does.
 func StartCommand(c Command, null *os.File) (pid int, err error) {
 	// Driver libraries open files without O_CLOEXEC; before Linux 5.11 those are inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -153,10 +154,10 @@ func ListProcesses() []sys.Process {
 	})
 }
 
-// SignalJob sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, which is not that
-// of this process, and reports
-// whether one of them was alive. It adds them to known, with their start, and signals those in known the next time too:
-// a process that has lost its parent by then, and has a session of its own, cannot be found in another way.
+// SignalJob sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, which
+// is not that of this process, and reports whether one of them was alive. It adds them to known, with their start, and
+// signals those in known the next time too: a process that has lost its parent by then, and has a session of its own,
+// cannot be found in another way.
 func SignalJob(leader int, signal string, known map[int]uint64) bool {
 	all, session := ListProcesses(), leader
 	if p, ok := sys.ReadProcess(leader); ok {
@@ -189,8 +190,9 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 	return found
 }
 
-// KillJob kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
-// still has its files until the kernel has come round to ending it, and may have started another one meanwhile.
+// KillJob kills what SignalJob would ask, again and again until nothing of it is left, or patience is over: a process
+// that was killed still has its files until the kernel has come round to ending it, and may have started another one
+// meanwhile.
 func KillJob(leader int, known map[int]uint64, patience time.Duration) {
 	// Each look reads all of /proc, so that they become rarer.
 	pause := time.Millisecond
@@ -231,7 +233,7 @@ func SignalProcess(pid int, start uint64, signal string) {
 // WriteNonblocking writes to a pipe without waiting for its reader.
 func WriteNonblocking(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
 
-// SetNonblocking makes a pipe non-blocking, so that Message never waits.
+// SetNonblocking makes a pipe non-blocking, so that WriteNonblocking never waits.
 func SetNonblocking(pipe int) { _ = unix.SetNonblock(pipe, true) }
 
 // HasHungUp reports whether all writers of a pipe are gone.

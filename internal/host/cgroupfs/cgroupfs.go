@@ -1,5 +1,5 @@
-// Package cgroupfs finds the control group of this process (cgroups(7)), of version 1 and of version 2, and removes groups that nobody
-// uses. It decides nothing and moves no process.
+// Package cgroupfs finds the control group of this process (cgroups(7)), of version 1 and of version 2, and removes
+// groups that nobody uses. It decides nothing and moves no process.
 //
 //	dir := cgroupfs.Own("devices") // /sys/fs/cgroup/devices/jobs
 //	why := cgroupfs.Fixed(dir)     // "" a group can be made below
@@ -22,8 +22,8 @@ import (
 // Prefix begins the name of every group that gpuard makes.
 const Prefix = "gpuard-"
 
-// Own returns the folder of this process's group in the hierarchy of this controller of version 1, or for "" in that of version 2; "" if that
-// is not mounted here.
+// Own returns the folder of this process's group in the hierarchy of this controller of version 1, or for "" in that of
+// version 2; "" if that is not mounted here.
 func Own(controller string) string {
 	self, selfErr := os.ReadFile("/proc/self/cgroup")
 	mounts, mountsErr := os.ReadFile("/proc/self/mountinfo")
@@ -69,7 +69,8 @@ func Find(self, mounts, controller string) string {
 	return ""
 }
 
-// pathOf is the path of a process in a hierarchy, from its /proc/PID/cgroup: "0::/path" in version 2, "N:controllers:/path" in version 1.
+// pathOf is the path of a process in a hierarchy, from its /proc/PID/cgroup: "0::/path" in version 2,
+// "N:controllers:/path" in version 1.
 func pathOf(self, controller string) (own string) {
 	for line := range strings.Lines(self) {
 		number, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -91,9 +92,9 @@ func isHierarchy(line, controller string) bool {
 	return len(f) > 2 && f[0] == "cgroup" && slices.Contains(strings.Split(f[2], ","), controller)
 }
 
-// Fixed says why this process may not make groups below dir; "" where it may. Permission to write is not enough: systemd manages
-// every group that it did not delegate (docs/CGROUP_DELEGATION.md of systemd/systemd). It marks a delegated one with an extended
-// attribute, or makes the user own it inside of a folder that the user does not own.
+// Fixed says why this process may not make groups below dir; "" where it may. Permission to write is not enough:
+// systemd manages every group that it did not delegate (docs/CGROUP_DELEGATION.md of systemd/systemd). It marks a
+// delegated one with an extended attribute, or makes the user own it inside of a folder that the user does not own.
 func Fixed(dir string) string {
 	for _, p := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
 		err := unix.Access(p, unix.W_OK)
@@ -102,8 +103,9 @@ func Fixed(dir string) string {
 		}
 	}
 
-	// If controllers are enabled for the groups below, a command's group would get the share of one process. Only the root
-	// group can have such controllers and processes too ("no internal processes", cgroups(7)). Version 1 has no such file.
+	// If controllers are enabled for the groups below, a command's group would get the share of one process. Only the
+	// root group can have such controllers and processes too ("no internal processes", cgroups(7)). Version 1 has no
+	// such file.
 	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(enabled)) != "" {
 		return fmt.Sprintf("the control group %s shares its resources among the groups below, so one more would change the shares", dir)
@@ -118,7 +120,8 @@ func Fixed(dir string) string {
 	return fmt.Sprintf("systemd manages the control group %s and did not delegate it", dir)
 }
 
-// isDelegated reports whether systemd left a group to this user. In a group of gpuard's that is as in the one around it.
+// isDelegated reports whether systemd left a group to this user. In a group of gpuard's that is as in the one around
+// it.
 func isDelegated(dir string) bool {
 	for strings.HasPrefix(filepath.Base(dir), Prefix) {
 		dir = filepath.Dir(dir)
@@ -131,7 +134,6 @@ func isDelegated(dir string) bool {
 		}
 	}
 	var own, above unix.Stat_t
-
 	return os.Geteuid() != 0 && unix.Stat(dir, &own) == nil && unix.Stat(filepath.Dir(dir), &above) == nil &&
 		int(own.Uid) == os.Geteuid() && own.Uid != above.Uid
 }
@@ -160,8 +162,8 @@ func Folders(dir string) (dirs []string) {
 	return dirs
 }
 
-// Prune removes a group and those below, if there is no process in them, and reports whether it is gone. The kernel removes none that has
-// a process.
+// Prune removes a group and those below, if there is no process in them, and reports whether it is gone. The kernel
+// removes none that has a process.
 func Prune(dir string) bool {
 	dirs := Folders(dir)
 	if len(dirs) == 0 {
@@ -184,7 +186,8 @@ func Prune(dir string) bool {
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
-// isEmpty reports whether no process is in a group. Version 2 says so, also of a group of threads, whose cgroup.procs cannot be read.
+// isEmpty reports whether no process is in a group. Version 2 says so, also of a group of threads, whose cgroup.procs
+// cannot be read.
 func isEmpty(dir string) bool {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if err == nil {

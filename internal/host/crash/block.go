@@ -76,8 +76,8 @@ func (b *pinnedMemory) copyString(s string) uintptr {
 	return at
 }
 
-// copyFileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for what it
-// executes. Without this the command would have the raised one.
+// copyFileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for
+// what it executes. Without this the command would have the raised one.
 func (b *pinnedMemory) copyFileLimit(soft, hard uint64) uintptr {
 	var now unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
@@ -113,7 +113,8 @@ type programHeader struct {
 	offset, address, physical, inFile, inMemory, aligns uint64
 }
 
-// ownCode finds the part of memory that the code of this program was loaded into, by its program headers (getauxval(3)).
+// ownCode finds the part of memory that the code of this program was loaded into, by its program headers
+// (getauxval(3)).
 func ownCode() (low, high uintptr, err error) {
 	const (
 		headers, count = 3, 5 // AT_PHDR, AT_PHNUM
@@ -127,7 +128,6 @@ func ownCode() (low, high uintptr, err error) {
 	}
 
 	var at, n uintptr
-
 	for _, pair := range vector {
 		switch pair[0] {
 		case headers:

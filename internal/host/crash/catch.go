@@ -65,10 +65,10 @@ type Catcher struct{ frame *frame }
 func setFrame(address uintptr)
 func handlerAddress() uintptr
 
-// CatchCrashes begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
-// library in it a process aborts only where the C library can create no thread for the Go runtime: then the process
-// prints refusal and ends with code 125; after Park it prints alone and ends by the signal, because 125 would say that no
-// command runs.
+// CatchCrashes begins to catch crashes. again: this program may execute itself once more; false where it has done so.
+// Without a library in it a process aborts only where the C library can create no thread for the Go runtime: then the
+// process prints refusal and ends with code 125; after ParkOnCrash it prints alone and ends by the signal, because 125
+// would say that no command runs.
 func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	low, high, err := ownCode()
 	if err != nil {
@@ -121,16 +121,16 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	return &Catcher{f}, nil
 }
 
-// ParkOnCrash is for a process that may not begin again, because it runs a command: from now on a thread that crashes in a call
-// stays there for ever, as in a call that hangs.
+// ParkOnCrash is for a process that may not begin again, because it runs a command: from now on a thread that crashes
+// in a call stays there for ever, as in a call that hangs.
 func (c *Catcher) ParkOnCrash() { atomic.StoreUint64(&c.frame.parked, 1) }
 
-// NoteHang notes that a call has not returned in time. A process that begins again ends its threads first, which lasts as long
-// as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
+// NoteHang notes that a call has not returned in time. A process that begins again ends its threads first, which lasts
+// as long as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
 func (c *Catcher) NoteHang() { atomic.StoreUint64(&c.frame.hung, 1) }
 
-// EnterCall notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
-// on its thread until Leave: by its thread the handler knows the call.
+// EnterCall notes a call, and returns its slot for LeaveCall. It does nothing for the seventeenth at the same time. The
+// goroutine stays on its thread until LeaveCall: by its thread the handler knows the call.
 func (c *Catcher) EnterCall(call string) (slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)

@@ -1,6 +1,7 @@
 // Package crash catches the crash of a C library in this process, which ends the Go runtime with a dump of all its
-// goroutines. Instead this program executes itself again: the same process, arguments and environment, and a variable that says which
-// call crashed. It decides nothing: the program that starts again asks Last what it must do without.
+// goroutines. Instead this program executes itself again: the same process, arguments and environment, and a variable
+// that says which call crashed. It decides nothing: the program that starts again asks LastCrash what it must do
+// without.
 //
 //	last := crash.LastCrash()       // nil: nothing has crashed
 //	catcher := crash.CatchCrashes(refusal, alone, last == nil)
@@ -28,8 +29,8 @@ const (
 const stuckText = "gpuard: the driver's library has crashed while another call of it hangs: if nothing follows, the driver holds this process, " +
 	"and only a reset of the GPU or a reboot ends it\n"
 
-// crashVariable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled up with
-// spaces. A call of no field is not known.
+// crashVariable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled
+// up with spaces. A call of no field is not known.
 const crashVariable = "GPUARD_CRASHED"
 
 // Report is a crash of this process before it executed itself again.
@@ -48,8 +49,9 @@ func (r *Report) Text() string {
 	return text
 }
 
-// LastCrash returns the crash that this process had, nil for none, and hides it from every program that this one starts. The
-// files of the driver that the library has left open are closed: they are not what the caller has passed on.
+// LastCrash returns the crash that this process had, nil for none, and hides it from every program that this one
+// starts. The files of the driver that the library has left open are closed: they are not what the caller has passed
+// on.
 func LastCrash() *Report {
 	value, set := os.LookupEnv(crashVariable)
 	if !set {

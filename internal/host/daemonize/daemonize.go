@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartBackground starts this program again, under its name, in a session of its own, in the root folder: without a terminal, and
-// with only errs open, as its standard error. From now on this process does not pass on the descriptors that it
-// inherited either, because a background process would keep the caller's lease with them. Without a name Start does
-// nothing: then this process is another program that uses this code, such as a test binary.
+// StartBackground starts this program again, under its name, in a session of its own, in the root folder: without a
+// terminal, and with only errs open, as its standard error. From now on this process does not pass on the descriptors
+// that it inherited either, because a background process would keep the caller's lease with them. Without a name Start
+// does nothing: then this process is another program that uses this code, such as a test binary.
 func StartBackground(name string, env []string, errs *os.File, args ...string) (*os.Process, error) {
 	if name == "" {
 		return nil, errors.New("cannot start gpuard in the background: this process is not gpuard")
@@ -54,9 +54,9 @@ func closeAllOnExec() error {
 	return nil
 }
 
-// BeginBackground is the first call in a process that Start has started. name is its name for ps and top; without it they show
-// that of a link in /proc. The parent may ignore signals (nohup, a background job of a script). Begin undoes that: the
-// process executes itself again with handlers set, and exec resets caught signals.
+// BeginBackground is the first call in a process that Start has started. name is its name for ps and top; without it
+// they show that of a link in /proc. The parent may ignore signals (nohup, a background job of a script). Begin undoes
+// that: the process executes itself again with handlers set, and exec resets caught signals.
 func BeginBackground(name string) error {
 	if signal.Ignored(unix.SIGINT) || signal.Ignored(unix.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
@@ -73,8 +73,9 @@ func SetProcessName(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
 }
 
-// IgnoreEndSignals makes this process one that ends with the command and not before it: what systemd sends to all processes of a
-// service is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as with Begin.
+// IgnoreEndSignals makes this process one that ends with the command and not before it: what systemd sends to all
+// processes of a service is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as
+// with BeginBackground.
 func IgnoreEndSignals(name string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM)
 	SetProcessName(name)

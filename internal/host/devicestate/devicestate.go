@@ -58,10 +58,10 @@ const markFolder = "drained"
 
 func errorFileOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(uid), 10) }
 
-// ReadState returns the marks in the state folder path that root or owner made, and the errors of this boot that root, owner
-// or the caller recorded, oldest first for each of the three. A folder or file that cannot be used counts as empty and
-// is named in the error; one that does not exist is no error. hidden are the uids that root or owner may have in a user
-// namespace: their files count too, because a device that may be drained must not be leased.
+// ReadState returns the marks in the state folder path that root or owner made, and the errors of this boot that root,
+// owner or the caller recorded, oldest first for each of the three. A folder or file that cannot be used counts as
+// empty and is named in the error; one that does not exist is no error. hidden are the uids that root or owner may have
+// in a user namespace: their files count too, because a device that may be drained must not be leased.
 func ReadState(path string, owner uint32, boot func() string, hidden ...uint32) (map[gpu.UUID]DrainMark, []gpu.Event, error) {
 	root, err := sys.OpenDir(path)
 	if err != nil {
@@ -107,7 +107,6 @@ func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) 
 
 	found := map[gpu.UUID]DrainMark{}
 	var wrong error
-
 	for _, name := range names {
 		if filepath.Ext(name) != ".json" {
 			continue
@@ -136,8 +135,8 @@ func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) 
 
 func markFileOf(id gpu.UUID) string { return job.DeviceHash(id) + ".json" }
 
-// WriteMark records a mark in the state folder path of that owner. For a caller other than root and the owner, the error is
-// os.ErrPermission.
+// WriteMark records a mark in the state folder path of that owner. For a caller other than root and the owner, the
+// error is os.ErrPermission.
 func WriteMark(path string, owner uint32, m DrainMark) error {
 	if uid := uint32(os.Geteuid()); uid != 0 && uid != owner {
 		return os.ErrPermission
@@ -175,8 +174,8 @@ func WriteMark(path string, owner uint32, m DrainMark) error {
 	return d.Replace(markFileOf(m.Device), append(data, '\n'), 0o644)
 }
 
-// makeReadable undoes a narrow umask: other users must be able to read the marks. It leaves a folder with other content alone,
-// because the owner of the state folder may have put another folder of the caller in this place.
+// makeReadable undoes a narrow umask: other users must be able to read the marks. It leaves a folder with other content
+// alone, because the owner of the state folder may have put another folder of the caller in this place.
 func makeReadable(d *sys.Dir) error {
 	st, err := d.Status()
 	if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o755 == 0o755 {
@@ -201,8 +200,8 @@ type errorLine struct {
 	Source string    `json:"source"`
 }
 
-// RecordErrors adds errors of this boot to the caller's file, one line each. All lines are written in one step, so several
-// processes may do that at the same time.
+// RecordErrors adds errors of this boot to the caller's file, one line each. All lines are written in one step, so
+// several processes may do that at the same time.
 func RecordErrors(path, boot string, events ...gpu.Event) error {
 	var text []byte
 	for _, e := range events {
@@ -256,9 +255,9 @@ func appendTo(root *sys.Dir, name string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// keepNewest shortens a full record to the newest errors of each device and code in this boot, so that a program that fails
-// in a loop does not displace an error that happened once. If these are too many, it keeps the newer ones, up to half
-// of compact.
+// keepNewest shortens a full record to the newest errors of each device and code in this boot, so that a program that
+// fails in a loop does not displace an error that happened once. If these are too many, it keeps the newer ones, up to
+// half of compact.
 func keepNewest(data []byte, boot string) []byte {
 	const often = 4
 	type kind struct {
@@ -269,7 +268,6 @@ func keepNewest(data []byte, boot string) []byte {
 	lines := bytes.SplitAfter(data, []byte{'\n'})
 	count, size := map[kind]int{}, 0
 	var kept [][]byte
-
 	for _, l := range slices.Backward(lines) {
 		found := decodeErrors(l, boot)
 		if len(found) == 0 {

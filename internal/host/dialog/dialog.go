@@ -71,15 +71,15 @@ func (t *Terminal) takeForeground(alive func(group int) bool) {
 	var stop, before unix.Sigset_t
 	stop.Val[0] = 1 << (unix.SIGTTOU - 1)
 	if unix.PthreadSigmask(unix.SIG_BLOCK, &stop, &before) == nil {
-		// Where that fails, Resume says so.
+		// Where that fails, EnableLineMode says so.
 		_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, mine)
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	}
 }
 
-// EnableLineMode makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would
-// also reach a shell that evaluates the answer, in the middle of what it does. In the background this stops the
-// process, as reading would.
+// EnableLineMode makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal
+// it would also reach a shell that evaluates the answer, in the middle of what it does. In the background this stops
+// the process, as reading would.
 func (t *Terminal) EnableLineMode() error {
 	mode := t.before
 	mode.Lflag |= unix.ICANON | unix.ECHO | unix.ECHOE | unix.ECHOK
@@ -157,8 +157,8 @@ func (w Window) AskChoice(ctx context.Context) (string, error) {
 	return strings.Join(chosen, " "), err
 }
 
-// runDialog runs the first of these commands that is installed until it is answered, or until this process ends. It returns
-// ErrCancelled where the window was closed.
+// runDialog runs the first of these commands that is installed until it is answered, or until this process ends. It
+// returns ErrCancelled where the window was closed.
 func runDialog(ctx context.Context, commands ...[]string) ([]byte, error) {
 	var names []string
 	for _, words := range commands {

@@ -1,7 +1,7 @@
-// Package driverchild reads the devices in a child of this process, for a process that must outlive a crash of the driver's
-// library: one that supervises a command. The child is this program again; it gets requests and sends answers, a line of
-// JSON each. One that has ended is replaced by the next reading, one that crashed by the first after a minute, and one that
-// does not answer is killed.
+// Package driverchild reads the devices in a child of this process, for a process that must outlive a crash of the
+// driver's library: one that supervises a command. The child is this program again; it gets requests and sends answers,
+// a line of JSON each. One that has ended is replaced by the next reading, one that crashed by the first after a
+// minute, and one that does not answer is killed.
 //
 //	child := driverchild.New(5*time.Second, kernelFolder)
 //	m, err := child.Read(ctx, gpu.Query{What: gpu.Identity}) // a *gpu.Unavailable says why there is no reading
@@ -81,7 +81,8 @@ func New(deadline time.Duration, folder string, crash *gpu.Unavailable) *Child {
 	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now(), alive: map[*childProcess]bool{}}
 }
 
-// CPUTime is the processor time of the children that live. That of those that have ended is in getrusage(2) of this process.
+// CPUTime is the processor time of the children that live. That of those that have ended is in getrusage(2) of this
+// process.
 func (c *Child) CPUTime() (spent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

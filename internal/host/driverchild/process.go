@@ -64,8 +64,8 @@ func (c *Child) runningProcess() (*childProcess, error) {
 	return p, nil
 }
 
-// startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command), and that is no
-// process of the session, in which what is left of a command is looked for.
+// startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command), and that is
+// no process of the session, in which what is left of a command is looked for.
 func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "gpuard"
@@ -82,7 +82,6 @@ func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 	}
 
 	err = cmd.Start()
-
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,8 +89,8 @@ func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 	return &childProcess{cmd: cmd, in: json.NewEncoder(in), waiting: map[int]chan childAnswer{}, done: make(chan struct{})}, out, nil
 }
 
-// receiveAnswers passes the answers of a child on until it ends, and then waits for its end, which may last: a process inside the
-// driver cannot be killed.
+// receiveAnswers passes the answers of a child on until it ends, and then waits for its end, which may last: a process
+// inside the driver cannot be killed.
 func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(make([]byte, 64<<10), maxLineSize)
@@ -121,7 +120,6 @@ func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 	if p.end.Unavailable.Cause == gpu.LibraryCrashed {
 		c.crash, c.crashed = p.end.Unavailable, time.Now()
 	}
-
 	c.mu.Unlock()
 	close(p.done)
 	_ = p.cmd.Wait()

@@ -23,8 +23,9 @@ type server struct {
 	listen map[int]context.CancelFunc
 }
 
-// ServeRequests is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It keeps none of
-// the files that its parent passes on to a command: a call that hangs would keep them, and with them a lease.
+// ServeRequests is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It
+// keeps none of the files that its parent passes on to a command: a call that hangs would keep them, and with them a
+// lease.
 func ServeRequests(in io.Reader, out io.Writer, read Reader, events Events) error {
 	if err := closeInherited(); err != nil {
 		return err

@@ -86,8 +86,8 @@ func readPlain(file *os.File, most int64) (Text, error) {
 	return text, nil
 }
 
-// ListNames lists the entries of a folder whose names end in one of the endings, sorted; no endings: all. A folder that is
-// not there has none.
+// ListNames lists the entries of a folder whose names end in one of the endings, sorted; no endings: all. A folder that
+// is not there has none.
 func ListNames(folder string, endings ...string) ([]string, error) {
 	dir, err := os.Open(folder)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ResolveLinks is an absolute path of which as much as exists has no symbolic links. Dots mean what the kernel takes them for:
-// the folder above the one that a link leads to.
+// ResolveLinks is an absolute path of which as much as exists has no symbolic links. Dots mean what the kernel takes
+// them for: the folder above the one that a link leads to.
 func ResolveLinks(path string) string {
 	for head, tail := path, ""; ; {
 		if whole, err := filepath.EvalSymlinks(head); err == nil {

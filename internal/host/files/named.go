@@ -17,9 +17,9 @@ const (
 	pipeWriteTimeout = 30 * time.Second
 )
 
-// ReadNamed reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes, because a
-// shell passes the output of a program as one: --machine <(gpuard status --record). A FIFO without a writer is an error
-// after 2 s, and one with a silent writer after 30 s. Of devices only /dev/null is read.
+// ReadNamed reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes,
+// because a shell passes the output of a program as one: --machine <(gpuard status --record). A FIFO without a writer
+// is an error after 2 s, and one with a silent writer after 30 s. Of devices only /dev/null is read.
 func ReadNamed(path string, most int64) ([]byte, error) {
 	return readNamed(path, most, pipeOpenTimeout, pipeWriteTimeout)
 }

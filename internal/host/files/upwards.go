@@ -94,8 +94,8 @@ func openFolder(at int, name, path string) (*Folder, error) {
 	return d, nil
 }
 
-// EntryAccess returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is os.ErrNotExist
-// if there is no such entry, or no folder.
+// EntryAccess returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is
+// os.ErrNotExist if there is no such entry, or no folder.
 func (d *Folder) EntryAccess(name string) (Access, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -108,8 +108,8 @@ func (d *Folder) EntryAccess(name string) (Access, error) {
 	return Access{st.Uid, st.Gid, fs.FileMode(st.Mode & 0o777)}, nil
 }
 
-// ReadFile reads a plain file of the folder, through symbolic links: users who may write the folder decide where they lead.
-// The error is os.ErrNotExist if there is none, or no folder.
+// ReadFile reads a plain file of the folder, through symbolic links: users who may write the folder decide where they
+// lead. The error is os.ErrNotExist if there is none, or no folder.
 func (d *Folder) ReadFile(name string) (Text, error) {
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

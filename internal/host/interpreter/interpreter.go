@@ -1,6 +1,6 @@
-// Package interpreter finds the installed Pythons, checks what they can import, and runs gpuard's own scripts, which import
-// nothing of the user's and write no bytecode: they run without site packages and start-up files. It also asks a bash
-// whether it can read a script.
+// Package interpreter finds the installed Pythons, checks what they can import, and runs gpuard's own scripts, which
+// import nothing of the user's and write no bytecode: they run without site packages and start-up files. It also asks a
+// bash whether it can read a script.
 //
 //	pythons, err := interpreter.FindPythons(os.Getenv)
 //	answer, err := interpreter.RunScript(ctx, pythons[0], script, request)
@@ -22,12 +22,12 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// ErrNone is the error of Find on a machine without Python.
+// ErrNone is the error of FindPythons on a machine without Python.
 var ErrNone = errors.New("cannot read Python files: no python3 was found in VIRTUAL_ENV, CONDA_PREFIX or PATH; install one, or name it with --python PATH")
 
-// FindPythons returns the Pythons of the environment: those of VIRTUAL_ENV and CONDA_PREFIX, then python3 and python on PATH.
-// lookup returns the value of a variable. Find starts none of them; if one is too old, Run returns an error. The error
-// is ErrNone if there is none.
+// FindPythons returns the Pythons of the environment: those of VIRTUAL_ENV and CONDA_PREFIX, then python3 and python on
+// PATH. lookup returns the value of a variable. Find starts none of them; if one is too old, Run returns an error. The
+// error is ErrNone if there is none.
 func FindPythons(lookup func(name string) string) ([]string, error) {
 	var found []string
 	add := func(folder, name string) {
@@ -54,8 +54,8 @@ func FindPythons(lookup func(name string) string) ([]string, error) {
 	return found, nil
 }
 
-// HasModule reports whether a Python can import a module, without importing it. Unlike Run, it searches where the user's
-// programs do: in site packages and PYTHONPATH, and with start-up files.
+// HasModule reports whether a Python can import a module, without importing it. Unlike Run, it searches where the
+// user's programs do: in site packages and PYTHONPATH, and with start-up files.
 func HasModule(ctx context.Context, python, module string) bool {
 	cmd := exec.CommandContext(ctx, python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module)
 	cmd.WaitDelay = time.Second
@@ -70,10 +70,10 @@ func isExecutable(path string) bool {
 // maxAnswerSize is the size of the largest answer of a script, in bytes.
 const maxAnswerSize = 256 << 20
 
-// RunScript runs a script with the request on standard input and returns its standard output. Python runs without the user's
-// folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An error
-// names the interpreter and the last line that it printed: a Python before 3.6 fails at the options, or at the script's
-// first lines.
+// RunScript runs a script with the request on standard input and returns its standard output. Python runs without the
+// user's folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An
+// error names the interpreter and the last line that it printed: a Python before 3.6 fails at the options, or at the
+// script's first lines.
 func RunScript(ctx context.Context, python, script string, request []byte) ([]byte, error) {
 	out, errs := &sys.Bounded{Most: maxAnswerSize}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-W", "ignore", "-c", script)

@@ -26,8 +26,8 @@ type SignalCatcher struct {
 	which   []os.Signal
 }
 
-// CatchSignals begins to catch SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCONT. Signals that were ignored when this process
-// started stay ignored: nohup ignores SIGHUP, and a shell ignores SIGTSTP in its command substitutions.
+// CatchSignals begins to catch SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCONT. Signals that were ignored when this
+// process started stay ignored: nohup ignores SIGHUP, and a shell ignores SIGTSTP in its command substitutions.
 func CatchSignals() *SignalCatcher {
 	c := &SignalCatcher{caught: make(chan os.Signal, 16)}
 	c.Signals = c.caught
@@ -99,7 +99,8 @@ type sigaction struct {
 	rest    [7]uintptr
 }
 
-// isIgnored reads the action from the kernel: the Go runtime remembers only for SIGHUP and SIGINT that they were ignored.
+// isIgnored reads the action from the kernel: the Go runtime remembers only for SIGHUP and SIGINT that they were
+// ignored.
 func isIgnored(sig unix.Signal) bool {
 	// SIG_IGN.
 	const ignore = 1
@@ -109,8 +110,8 @@ func isIgnored(sig unix.Signal) bool {
 	return a.handler == ignore
 }
 
-// swapAction is rt_sigaction(2). It is needed because the runtime does not restore the default action of signals that stop a
-// process.
+// swapAction is rt_sigaction(2). It is needed because the runtime does not restore the default action of signals that
+// stop a process.
 func swapAction(sig unix.Signal, set, old *sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // A user namespace can only be entered by a process with one thread (unshare(2), CLONE_NEWUSER), and a Go program has
-// several from its first line on. So this one ends all its other threads, each by a signal whose handler is exit(2). From
-// then on nothing of the Go runtime may run: what is to be done is a list of system calls, which is made before, and the
-// last of them is execve(2). If one fails, this program is executed again to say which.
+// several from its first line on. So this one ends all its other threads, each by a signal whose handler is exit(2).
+// From then on nothing of the Go runtime may run: what is to be done is a list of system calls, which is made before,
+// and the last of them is execve(2). If one fails, this program is executed again to say which.
 
 // syscallStep is one system call.
 type syscallStep struct {
@@ -73,7 +73,8 @@ const quitSignal = 64
 // exitHandler is the address of the handler.
 func exitHandler() uintptr
 
-// maxThreadRounds is how often the other threads are looked for, with 20 µs and the kernel's slack between: about two seconds.
+// maxThreadRounds is how often the other threads are looked for, with 20 µs and the kernel's slack between: about two
+// seconds.
 const maxThreadRounds = 27_000
 
 // runAlone does not return. It must be called by the thread that began the process, and locked to it.
@@ -230,7 +231,8 @@ func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno
 	}
 }
 
-// defaultSignals gives every caught signal its default: the handlers of Go must not run in what is left of this process.
+// defaultSignals gives every caught signal its default: the handlers of Go must not run in what is left of this
+// process.
 //
 //go:norace
 //go:nosplit

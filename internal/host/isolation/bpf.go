@@ -24,8 +24,8 @@ type loading struct {
 // attaching is what BPF_PROG_ATTACH takes.
 type attaching struct{ group, program, kind, flags uint32 }
 
-// denyByProgram denies devices in a group of version 2. That takes CAP_BPF and CAP_NET_ADMIN, and before Linux 5.8 CAP_SYS_ADMIN
-// (kernel/bpf/syscall.c, bpf_prog_load). Filters of groups above and of others stay beside it.
+// denyByProgram denies devices in a group of version 2. That takes CAP_BPF and CAP_NET_ADMIN, and before Linux 5.8
+// CAP_SYS_ADMIN (kernel/bpf/syscall.c, bpf_prog_load). Filters of groups above and of others stay beside it.
 func denyByProgram(dir string, numbers []isolate.DeviceNumber) error {
 	if len(numbers) > isolate.MostNumbers {
 		return fmt.Errorf("there are %d devices to deny, and a filter takes %d", len(numbers), isolate.MostNumbers)

@@ -35,9 +35,10 @@ func hierarchies() []hierarchy {
 	}
 }
 
-// becomeInGroup becomes the program in a control group of its own, below that of this process, whose device filter denies these files
-// by their numbers: wherever they are, and also as files that are made later. All that the program starts is in the group, and the
-// filter stays when every gpuard is gone. An outer filter stays in force. Root can move out again, and nobody else.
+// becomeInGroup becomes the program in a control group of its own, below that of this process, whose device filter
+// denies these files by their numbers: wherever they are, and also as files that are made later. All that the program
+// starts is in the group, and the filter stays when every gpuard is gone. An outer filter stays in force. Root can move
+// out again, and nobody else.
 func becomeInGroup(nodes []string, p walledProgram) error {
 	found, err := numbersOf(nodes)
 	if err != nil {
@@ -45,20 +46,17 @@ func becomeInGroup(nodes []string, p walledProgram) error {
 	}
 
 	err = wantRoot()
-
 	if err != nil {
 		return err
 	}
 
 	var numbers []isolate.DeviceNumber
-
 	for n := range found {
 		numbers = append(numbers, isolate.DeviceNumber{Major: unix.Major(n), Minor: unix.Minor(n)})
 	}
 
 	SweepGroups()
 	var reasons []string
-
 	for _, h := range hierarchies() {
 		err = h.enter(numbers)
 		if err == nil {
@@ -88,8 +86,9 @@ func (h hierarchy) enter(numbers []isolate.DeviceNumber) error {
 	})
 }
 
-// inGroup makes a group with the filter and calls use with it. If that fails the group is removed, and where it was gone already, all is done
-// once more: SweepGroups of another process cannot tell a group without a process that is new from one that is left.
+// inGroup makes a group with the filter and calls use with it. If that fails the group is removed, and where it was
+// gone already, all is done once more: SweepGroups of another process cannot tell a group without a process that is new
+// from one that is left.
 func (h hierarchy) inGroup(numbers []isolate.DeviceNumber, use func(dir string) error) error {
 	parent := cgroupfs.Own(h.controller)
 	why := h.refusal(parent)
@@ -139,7 +138,6 @@ func (h hierarchy) refusal(parent string) error {
 
 	// Who may write in a group above can move his processes there.
 	var fs unix.Statfs_t
-
 	for dir := parent; unix.Statfs(dir, &fs) == nil && int64(fs.Type) == h.magic; dir = filepath.Dir(dir) { //nolint:unconvert // 32 bits elsewhere
 		for _, path := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
 			var stat unix.Stat_t
@@ -164,8 +162,8 @@ func wantRoot() error {
 	return errors.New("the kernel lets only root filter devices, and who owns a control group could move out of it: sudo gpuard run --isolate cgroup -- setpriv --reuid NAME --regid GROUP --init-groups COMMAND")
 }
 
-// denyByList denies devices in a group of version 1: cgroup-v1/devices.rst of the kernel. It takes CAP_SYS_ADMIN, whoever owns the group
-// (security/device_cgroup.c, devcgroup_update_access).
+// denyByList denies devices in a group of version 1: cgroup-v1/devices.rst of the kernel. It takes CAP_SYS_ADMIN,
+// whoever owns the group (security/device_cgroup.c, devcgroup_update_access).
 func denyByList(dir string, numbers []isolate.DeviceNumber) error {
 	for _, n := range numbers {
 		err := os.WriteFile(filepath.Join(dir, "devices.deny"), fmt.Appendf(nil, "c %d:%d rwm", n.Major, n.Minor), 0)
@@ -176,8 +174,8 @@ func denyByList(dir string, numbers []isolate.DeviceNumber) error {
 	return nil
 }
 
-// SweepGroups removes the groups of walls below the own one behind which no process is left. Who ends a lease calls it, and who builds a
-// wall, for what was left by a process that was killed.
+// SweepGroups removes the groups of walls below the own one behind which no process is left. Who ends a lease calls it,
+// and who builds a wall, for what was left by a process that was killed.
 func SweepGroups() {
 	for _, h := range hierarchies() {
 		dir := cgroupfs.Own(h.controller)
@@ -201,7 +199,6 @@ func Cgroup() string {
 	}
 
 	var reasons []string
-
 	for _, h := range hierarchies() {
 		var made string
 		err = h.inGroup([]isolate.DeviceNumber{{}}, func(dir string) error { made = dir; return nil })

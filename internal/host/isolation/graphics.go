@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// showWithout puts, in place of each folder of the kernel's graphics that has a hidden file, one that has only the other files: AMD's
-// library finds no GPU at all where it may not open one of several, and leaves out what is not there. The files that are not there
-// were covered before, so that nothing depends on the folder.
+// showWithout puts, in place of each folder of the kernel's graphics that has a hidden file, one that has only the
+// other files: AMD's library finds no GPU at all where it may not open one of several, and leaves out what is not
+// there. The files that are not there were covered before, so that nothing depends on the folder.
 func (a *soleThread) showWithout(hidden []string) error {
 	var folders []string
 	for _, path := range hidden {

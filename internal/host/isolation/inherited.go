@@ -26,8 +26,8 @@ func InheritedEscape() string {
 	return ""
 }
 
-// refuseDescriptors refuses what was inherited and leads past the wall: an open device, and, where paths change their meaning, an
-// open folder, or where they count, a strange one. A filter by numbers asks for no path.
+// refuseDescriptors refuses what was inherited and leads past the wall: an open device, and, where paths change their
+// meaning, an open folder, or where they count, a strange one. A filter by numbers asks for no path.
 func refuseDescriptors(hidden []string, level job.Isolation) error {
 	numbers := map[uint64]string{}
 	for _, path := range hidden {
@@ -77,9 +77,10 @@ func refuseCurrentFolder() error {
 	return nil
 }
 
-// checkFolderInside says why from a folder paths can lead past a wall; nil: they cannot. It is in a mount that is not among those of this process, as
-// that of another namespace (/proc/PID/root/dev) or one that was unmounted, or in one that others cover. A new mount namespace has
-// the first not, and closes nothing in the second; and Landlock may allow what is above of it.
+// checkFolderInside says why from a folder paths can lead past a wall; nil: they cannot. It is in a mount that is not
+// among those of this process, as that of another namespace (/proc/PID/root/dev) or one that was unmounted, or in one
+// that others cover. A new mount namespace has the first not, and closes nothing in the second; and Landlock may allow
+// what is above of it.
 func checkFolderInside(folder string) error {
 	id, err := mountID(folder)
 	if err != nil {
@@ -108,8 +109,8 @@ func checkFolderInside(folder string) error {
 	return nil
 }
 
-// isBelowRoot reports whether a folder of this mount lies where its path says, beside the root of this process: after chroot(2) into a plain
-// folder that mount is not listed.
+// isBelowRoot reports whether a folder of this mount lies where its path says, beside the root of this process: after
+// chroot(2) into a plain folder that mount is not listed.
 func isBelowRoot(folder, id string) bool {
 	root, err := mountID("/")
 	if err != nil || root != id {
@@ -122,7 +123,6 @@ func isBelowRoot(folder, id string) bool {
 	}
 
 	var is, there unix.Stat_t
-
 	return unix.Stat(folder, &is) == nil && unix.Stat(path, &there) == nil && is.Dev == there.Dev && is.Ino == there.Ino
 }
 

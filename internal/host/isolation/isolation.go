@@ -1,14 +1,14 @@
-// Package isolation starts a program that cannot open the device files of other GPUs. It builds what the kernel then keeps: a
-// mount namespace, rules of Landlock, or the device filter of a control group. It does not decide which files these are, nor which of
-// the three.
+// Package isolation starts a program that cannot open the device files of other GPUs. It builds what the kernel then
+// keeps: a mount namespace, rules of Landlock, or the device filter of a control group. It does not decide which files
+// these are, nor which of the three.
 //
 //	w := isolation.Wall{Level: job.Namespace, Nodes: []string{"/dev/nvidia1"}}
 //	err := w.Exec("/usr/bin/python", []string{"python", "train.py"}, env) // returns only on an error
 //	path, argv, err := w.Command("/usr/bin/python", []string{"python", "train.py"}) // for a child
 //
-// The command line for a child is this program again (Become), which does the same as Exec: it builds the wall in its own process and
-// becomes the program in it. The program has the process ID that was started, and there is no moment at which it runs without
-// the wall.
+// The command line for a child is this program again (Become), which does the same as Exec: it builds the wall in its
+// own process and becomes the program in it. The program has the process ID that was started, and there is no moment at
+// which it runs without the wall.
 package isolation
 
 import (
@@ -32,7 +32,7 @@ const (
 	FailedFlag = "__wall-failed"
 )
 
-// Indices of Failed that stand for what comes before the steps.
+// Indices of FailedStepError that stand for what comes before the steps.
 const (
 	noStep   = 9999 // ending the threads
 	forkStep = 9998
@@ -45,7 +45,8 @@ type Wall struct {
 	Nodes []string `json:"nodes"`
 }
 
-// Command is the command line of a process that becomes the program behind the wall. Without a level it is the program's own.
+// Command is the command line of a process that becomes the program behind the wall. Without a level it is the
+// program's own.
 func (w Wall) Command(path string, argv []string) (string, []string, error) {
 	if w.Level == job.NoIsolation {
 		return path, argv, nil
@@ -58,7 +59,8 @@ func (w Wall) Command(path string, argv []string) (string, []string, error) {
 	return "/proc/self/exe", append([]string{"gpuard", WallFlag, string(text), path}, argv...), nil
 }
 
-// Exec builds the wall around this process and becomes the program. It returns only on an error, and then nothing was started.
+// Exec builds the wall around this process and becomes the program. It returns only on an error, and then nothing was
+// started.
 func (w Wall) Exec(path string, argv, env []string) error {
 	err := becomeBehindWall(w, walledProgram{path, argv, env})
 	if errors.Is(err, errNotFirst) {
@@ -107,8 +109,8 @@ func (e *ProgramError) Unwrap() error { return e.err }
 // errNotFirst: Go moves its functions between threads.
 var errNotFirst = errors.New("cannot begin: this is not the first thread of the process")
 
-// Become builds the wall args[0] and becomes the program args[1] with the words args[2:]. It returns only on an error, and then
-// nothing was started.
+// Become builds the wall args[0] and becomes the program args[1] with the words args[2:]. It returns only on an error,
+// and then nothing was started.
 func Become(args []string) error {
 	if len(args) < 3 {
 		return errors.New("cannot build a wall by hand: gpuard starts what it needs itself")
@@ -121,7 +123,6 @@ func Become(args []string) error {
 	}
 
 	var own *ProgramError
-
 	switch {
 	case errors.Is(err, errNotFirst):
 		err = restartInFirstThread()

@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Landlock is asked to watch over (landlock(7)): opening files, since a device is used through an open file, and the making
-// of device nodes, or root could make another one of the same number. Links and renames between folders have to be asked for
-// to be allowed at all (LANDLOCK_ACCESS_FS_REFER).
+// What Landlock is asked to watch over (landlock(7)): opening files, since a device is used through an open file, and
+// the making of device nodes, or root could make another one of the same number. Links and renames between folders have
+// to be asked for to be allowed at all (LANDLOCK_ACCESS_FS_REFER).
 const (
 	openRights    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE
 	handledRights = openRights | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR
 )
 
-// becomeUnderLandlock becomes the program, which can open every file that is there now but those. Landlock knows only what is
-// allowed, so everything is allowed that is beside the way to one of them: of / each entry but dev, of /dev each but the files.
-// What is made later in a folder on that way itself cannot be opened, and never what is made later in /, /dev or a folder of devices.
+// becomeUnderLandlock becomes the program, which can open every file that is there now but those. Landlock knows only
+// what is allowed, so everything is allowed that is beside the way to one of them: of / each entry but dev, of /dev
+// each but the files. What is made later in a folder on that way itself cannot be opened, and never what is made later
+// in /, /dev or a folder of devices.
 func becomeUnderLandlock(hidden []string, p walledProgram) error {
 	// The rules, and no_new_privs, are of this thread, which execve(2) makes the process.
 	runtime.LockOSThread()

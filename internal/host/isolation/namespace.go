@@ -16,12 +16,13 @@ import (
 	"gpuard/internal/host/filelimit"
 )
 
-// becomeInNamespace becomes the program in user and mount namespaces of its own, in which the files cannot be opened: each is
-// mounted over itself with "nodev". The program cannot take that back. It has no CAP_SYS_ADMIN in that user namespace, and in one
-// that it makes inside it the mounts are locked (mount_namespaces(7), "Restrictions on mount namespaces").
+// becomeInNamespace becomes the program in user and mount namespaces of its own, in which the files cannot be opened:
+// each is mounted over itself with "nodev". The program cannot take that back. It has no CAP_SYS_ADMIN in that user
+// namespace, and in one that it makes inside it the mounts are locked (mount_namespaces(7), "Restrictions on mount
+// namespaces").
 //
-// The user ids stay what they are. Who may (CAP_SETUID and CAP_SETGID, as root) takes all of them along; everybody else only
-// their own, and has no groups to change to.
+// The user ids stay what they are. Who may (CAP_SETUID and CAP_SETGID, as root) takes all of them along; everybody else
+// only their own, and has no groups to change to.
 func becomeInNamespace(hidden []string, p walledProgram) error {
 	// Before the question, so that its answer stays true.
 	runtime.LockOSThread()
@@ -54,7 +55,6 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	}
 
 	err = a.showWithout(hidden)
-
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,6 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	}
 
 	err = a.prepareFailure(p)
-
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,6 @@ func identityMap(path string) (string, error) {
 	}
 
 	var out strings.Builder
-
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) == 3 {
@@ -162,8 +160,9 @@ func identityMap(path string) (string, error) {
 	return out.String(), nil
 }
 
-// coverDevice mounts a file over itself so that no device can be opened there. In a user namespace a mount keeps the flags that it
-// had, so they are said again; those about times of access stay where none is said (fs/namespace.c, path_mount).
+// coverDevice mounts a file over itself so that no device can be opened there. In a user namespace a mount keeps the
+// flags that it had, so they are said again; those about times of access stay where none is said (fs/namespace.c,
+// path_mount).
 func (a *soleThread) coverDevice(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)
@@ -187,9 +186,10 @@ func (a *soleThread) coverDevice(path string) error {
 	return nil
 }
 
-// dropCapabilities leaves none, or with all users all but CAP_SYS_ADMIN, which could undo the mounts. That is taken from the
-// bounding set too, or a program could have it by its file; a program that has others by its file would not start without
-// them (capabilities(7), "Safety checking for capability-dumb binaries"), and in this namespace they are worth nothing.
+// dropCapabilities leaves none, or with all users all but CAP_SYS_ADMIN, which could undo the mounts. That is taken
+// from the bounding set too, or a program could have it by its file; a program that has others by its file would not
+// start without them (capabilities(7), "Safety checking for capability-dumb binaries"), and in this namespace they are
+// worth nothing.
 func (a *soleThread) dropCapabilities(full bool) {
 	const what = "drop capabilities"
 	a.addStep(syscallStep{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN}})
@@ -244,7 +244,7 @@ func (a *soleThread) becomeProgram(p walledProgram) error {
 // execStep is what the last steps are called, of which the error is the program's own.
 const execStep = "execute"
 
-// prepareFailure prepares the command line of the program that says what failed: see Failed.
+// prepareFailure prepares the command line of the program that says what failed: see FailedStepError.
 func (a *soleThread) prepareFailure(p walledProgram) error {
 	words := []string{"gpuard", FailedFlag, "", "", p.argv[0]}
 	for _, s := range a.steps {

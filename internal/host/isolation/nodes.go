@@ -15,7 +15,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// DeviceNodes lists the device files that belong to one GPU each, as they are there now; below root lie dev, proc and sys.
+// DeviceNodes lists the device files that belong to one GPU each, as they are there now; below root lie dev, proc and
+// sys.
 func DeviceNodes(root string) ([]isolate.Node, error) {
 	dev := filepath.Join(root, "dev")
 	entries, err := os.ReadDir(dev)
@@ -24,7 +25,6 @@ func DeviceNodes(root string) ([]isolate.Node, error) {
 	}
 
 	var nodes []isolate.Node
-
 	for _, e := range entries {
 		if n, found := nodeNumber(e, "nvidia"); found {
 			nodes = append(nodes, isolate.Node{Path: filepath.Join(dev, e.Name()), Kind: isolate.Card, Number: n})
@@ -41,8 +41,8 @@ func nodeNumber(e fs.DirEntry, prefix string) (int, bool) {
 	return int(n), found && err == nil && e.Type()&fs.ModeCharDevice != 0 //nolint:gosec // 20 bits
 }
 
-// capabilityNodes are those of the parts of GPUs in MIG mode, also parts whose file is not made yet. The driver says which they are in
-// /proc/driver/nvidia/capabilities.
+// capabilityNodes are those of the parts of GPUs in MIG mode, also parts whose file is not made yet. The driver says
+// which they are in /proc/driver/nvidia/capabilities.
 func capabilityNodes(root string) (nodes []isolate.Node) {
 	caps := filepath.Join(root, "dev/nvidia-caps")
 	entries, _ := os.ReadDir(caps)

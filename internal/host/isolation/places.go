@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findAllPaths finds every path at which one of these device files can be opened: nodes of the same number below dev, and the same
-// files in another mount of their file system, such as that of a folder for chroot(8).
+// findAllPaths finds every path at which one of these device files can be opened: nodes of the same number below dev,
+// and the same files in another mount of their file system, such as that of a folder for chroot(8).
 func findAllPaths(nodes []string, dev, mountinfo string) ([]string, error) {
 	numbers, err := numbersOf(nodes)
 	if err != nil {
@@ -52,8 +52,8 @@ func numbersOf(nodes []string) (map[uint64]bool, error) {
 	return numbers, nil
 }
 
-// nodesBelow finds the device files of these numbers in a folder and below. Other file systems in it, such as /dev/shm, may have
-// very many files and are passed over, and so is what this user may not list.
+// nodesBelow finds the device files of these numbers in a folder and below. Other file systems in it, such as /dev/shm,
+// may have very many files and are passed over, and so is what this user may not list.
 func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 	var top, stat unix.Stat_t
 	entries, err := os.ReadDir(dir)
@@ -98,8 +98,8 @@ func readMounts(text string) (all []mountEntry) {
 	return all
 }
 
-// addOtherMounts adds to the paths those of the same files in other mounts. Mounts that are covered by others do no harm: what is
-// found at their paths is another file.
+// addOtherMounts adds to the paths those of the same files in other mounts. Mounts that are covered by others do no
+// harm: what is found at their paths is another file.
 func addOtherMounts(paths []string, mounts []mountEntry) []string {
 	all := slices.Clone(paths)
 	for _, path := range paths {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minLandlockABI is the first version of Landlock under which files can be renamed between folders (landlock(7), LANDLOCK_ACCESS_FS_REFER).
+// minLandlockABI is the first version of Landlock under which files can be renamed between folders (landlock(7),
+// LANDLOCK_ACCESS_FS_REFER).
 const minLandlockABI = 2
 
 // LandlockObstacle says why rules of Landlock cannot be made here; "" where they can.
@@ -27,8 +28,8 @@ func LandlockObstacle() string {
 	return ""
 }
 
-// NamespaceObstacle says why a user and a mount namespace cannot be made here, and a file mounted in it; "" where they can. A child that
-// ends at once tries it.
+// NamespaceObstacle says why a user and a mount namespace cannot be made here, and a file mounted in it; "" where they
+// can. A child that ends at once tries it.
 func NamespaceObstacle() string {
 	if _, err := os.Stat("/proc/self/uid_map"); err != nil {
 		return "this kernel has no user namespaces"

@@ -36,7 +36,6 @@ func tryNamespace() error {
 	}
 
 	err = a.coverDevice("/dev/null")
-
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,8 @@ func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 	return nil
 }
 
-// mapChildIDs maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its own error.
+// mapChildIDs maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its
+// own error.
 func (m *idMapHandshake) mapChildIDs(pid int) error {
 	_ = unix.Close(m.arrived[1])
 	m.arrived[1] = 0
@@ -116,7 +116,6 @@ func (m *idMapHandshake) mapChildIDs(pid int) error {
 			continue
 		}
 		err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
-
 	}
 
 	if err == nil {
@@ -138,8 +137,8 @@ func (m *idMapHandshake) close() {
 	}
 }
 
-// runInChild makes the calls in a child, which has a copy of this process and ends with the error as its exit code. Between fork
-// and end nothing of the Go runtime may run in it, so signals stay blocked there.
+// runInChild makes the calls in a child, which has a copy of this process and ends with the error as its exit code.
+// Between fork and end nothing of the Go runtime may run in it, so signals stay blocked there.
 func (a *soleThread) runInChild() (pid int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

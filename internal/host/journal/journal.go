@@ -28,7 +28,7 @@ import (
 // Journal is an open journal. Only one goroutine at a time may use it.
 type Journal struct {
 	file *os.File
-	// Offset up to which Next has returned the lines.
+	// Offset up to which EachNewLine has returned the lines.
 	read    int64
 	changes *sys.Inotify
 	// Offset up to which disk space is allocated.
@@ -116,8 +116,8 @@ func (j *Journal) truncatePartial() error {
 	return j.wrapError(err)
 }
 
-// ReserveSpace allocates disk space for that many more bytes, so that they can be written even if the disk becomes full. It
-// does nothing on a file system without fallocate(2).
+// ReserveSpace allocates disk space for that many more bytes, so that they can be written even if the disk becomes
+// full. It does nothing on a file system without fallocate(2).
 func (j *Journal) ReserveSpace(more int64) error {
 	const ahead = 16 << 10
 	info, err := j.file.Stat()
@@ -210,8 +210,8 @@ func (j *Journal) completeSize() (int64, error) {
 	return info.Size(), err
 }
 
-// WaitForWrite returns when something was written, or after a second where the kernel cannot tell. Only one goroutine may call
-// it.
+// WaitForWrite returns when something was written, or after a second where the kernel cannot tell. Only one goroutine
+// may call it.
 func (j *Journal) WaitForWrite() {
 	if j.changes == nil {
 		watch, err := sys.NewInotify()
@@ -238,7 +238,7 @@ func (j *Journal) WaitForWrite() {
 // Sync returns when everything is on the disk.
 func (j *Journal) Sync() error { return j.wrapError(j.file.Sync()) }
 
-// Offset is where the line begins that Next gives to its function.
+// Offset is where the line begins that EachNewLine gives to its function.
 func (j *Journal) Offset() int64 { return j.read }
 
 // Line reads the line that begins at an offset.
@@ -291,7 +291,6 @@ func (j *Journal) wrapError(err error) error {
 		return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
 	}
 	return nil
-
 }
 
 // TryLock is Lock, but returns nil without an error if another process has the lock.
@@ -327,12 +326,12 @@ func IsLocked(path string) bool {
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
 }
 
-// lockOwnerSize is the room that an owner of a lock has in its file: a PID, a start time, and spaces up to the end of the
-// line.
+// lockOwnerSize is the room that an owner of a lock has in its file: a PID, a start time, and spaces up to the end of
+// the line.
 const lockOwnerSize = 48
 
-// WriteLockOwner records in the file of a lock that a process has it. A lock that several processes share has a place for
-// each: an OFD lock does not say who has it.
+// WriteLockOwner records in the file of a lock that a process has it. A lock that several processes share has a place
+// for each: an OFD lock does not say who has it.
 func WriteLockOwner(lock *os.File, place, pid int, start uint64) error {
 	line := fmt.Sprintf("%-*s\n", lockOwnerSize-1, fmt.Sprint(pid, " ", start))
 	if _, err := lock.WriteAt([]byte(line), int64(place)*lockOwnerSize); err != nil {

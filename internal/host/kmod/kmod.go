@@ -19,9 +19,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// ReadDriver reads the kernel part of NVIDIA's driver from the files below root ("/" for this machine). It does not fill
-// the libraries of the result. A module that is not loaded is no error; the error says that the kernel's files cannot
-// be read.
+// ReadDriver reads the kernel part of NVIDIA's driver from the files below root ("/" for this machine). It does not
+// fill the libraries of the result. A module that is not loaded is no error; the error says that the kernel's files
+// cannot be read.
 func ReadDriver(root string) (hostinfo.Driver, error) {
 	var d hostinfo.Driver
 	banner, err := readText(root, "proc/driver/nvidia/version")
@@ -109,10 +109,10 @@ func DeviceMinors(root string) map[string]int {
 	return found
 }
 
-// readFabric lists the NVSwitches of NVIDIA's driver, which are PCI devices of class 0x0680 with the driver nvidia-nvswitch
-// (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/linux_nvswitch.c), and reports whether NVLink is switched off. It
-// ignores /dev/nvidia-nvswitchctl, which exists on machines without a switch too, and switches with the driver
-// vfio-pci, which belong to a virtual machine.
+// readFabric lists the NVSwitches of NVIDIA's driver, which are PCI devices of class 0x0680 with the driver
+// nvidia-nvswitch (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/linux_nvswitch.c), and reports whether NVLink is
+// switched off. It ignores /dev/nvidia-nvswitchctl, which exists on machines without a switch too, and switches with
+// the driver vfio-pci, which belong to a virtual machine.
 func readFabric(root string) (switches []string, off bool) {
 	// Without the folder there is none.
 	entries, _ := listNames(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch"))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// isModuleBuilt reports whether NVIDIA's module is in the running kernel's folder of modules. It is nil if that folder cannot
-// be read, as in containers and on distributions that keep it elsewhere.
+// isModuleBuilt reports whether NVIDIA's module is in the running kernel's folder of modules. It is nil if that folder
+// cannot be read, as in containers and on distributions that keep it elsewhere.
 func isModuleBuilt(root, kernel string) *bool {
 	if kernel == "" || strings.Contains(kernel, "/") {
 		return nil

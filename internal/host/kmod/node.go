@@ -41,7 +41,6 @@ func DeviceNodes(root string) ([]hostinfo.Node, error) {
 
 	slices.Sort(paths)
 	var nodes []hostinfo.Node
-
 	for _, path := range paths {
 		if n, ok := readNode(root, "/dev/"+path); ok {
 			nodes = append(nodes, n)

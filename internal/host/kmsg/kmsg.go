@@ -49,8 +49,8 @@ const (
 	sizeOfLog = 10
 )
 
-// ReadErrors returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/" it
-// reads the kernel's log; for another root the file dev/kmsg below it, with lines in the kernel's form ("<4>[
+// ReadErrors returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/"
+// it reads the kernel's log; for another root the file dev/kmsg below it, with lines in the kernel's form ("<4>[
 // 12.345678] NVRM: Xid (PCI:0000:05:00): 79, …"). The error says that the log cannot be read: on most machines only
 // root may.
 func ReadErrors(root string) ([]Error, error) {
@@ -82,9 +82,9 @@ func ReadErrors(root string) ([]Error, error) {
 	return Parse(buffer[:n], logClockStart()), nil
 }
 
-// hasSeccompFilter reports whether this process has a seccomp filter (seccomp(2)), which may end it at some system calls. With
-// SystemCallFilter=@system-service, as in most hardened services of systemd, syslog(2) is one of these (systemd:
-// src/shared/seccomp-util.c).
+// hasSeccompFilter reports whether this process has a seccomp filter (seccomp(2)), which may end it at some system
+// calls. With SystemCallFilter=@system-service, as in most hardened services of systemd, syslog(2) is one of these
+// (systemd: src/shared/seccomp-util.c).
 func hasSeccompFilter() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	return err == nil && mode != 0
@@ -110,8 +110,8 @@ func readEnd(path string, buffer []byte) (int, error) {
 	return n, err
 }
 
-// logClockStart returns the wall clock time at which the clock of the kernel's log started. Like CLOCK_MONOTONIC, that clock
-// does not count during suspend (kernel/printk/printk.c, local_clock).
+// logClockStart returns the wall clock time at which the clock of the kernel's log started. Like CLOCK_MONOTONIC, that
+// clock does not count during suspend (kernel/printk/printk.c, local_clock).
 func logClockStart() time.Time {
 	var ts unix.Timespec
 	shift, err := timens.Offset("/proc", timens.Monotonic)
@@ -128,7 +128,6 @@ func logClockStart() time.Time {
 func Parse(text []byte, start time.Time) []Error {
 	var found []Error
 	var before logLine
-
 	for line := range bytes.Lines(text) {
 		l, ok := parseStamp(line)
 		forged := !ok || l.stamp == before.stamp && !before.driver
@@ -184,8 +183,8 @@ func parseStamp(line []byte) (logLine, bool) {
 	return logLine{stamp: string(clock), since: time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, text: text}, spaced
 }
 
-// parseXID reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (docs.nvidia.com/deploy/xid-errors). The process
-// may be '<unknown>'. The address of a MIG device may be followed by its instances, " GPU-I:02 GPU-CI:00"
+// parseXID reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (docs.nvidia.com/deploy/xid-errors). The
+// process may be '<unknown>'. The address of a MIG device may be followed by its instances, " GPU-I:02 GPU-CI:00"
 // (NVIDIA/open-gpu-kernel-modules src/nvidia/src/kernel/gpu/rc/kernel_rc.c); the error counts for the whole device.
 func parseXID(text string, since time.Duration, start time.Time) (Error, bool) {
 	rest, ok := strings.CutPrefix(text, "NVRM: Xid (PCI:")
@@ -244,7 +243,6 @@ func keepNewest(found []Error) []Error {
 
 	over, count := map[string]bool{}, map[kind]int{}
 	var out []Error
-
 	for i := len(found) - 1; i >= 0; i-- {
 		e := found[i]
 		k := kind{e.PCI, e.XID.Code}

@@ -112,7 +112,8 @@ func (c *Cluster) Own(ctx context.Context, job CreatedObject, part CreatedObject
 	return err
 }
 
-// deleteTimeout is how long the end of a deleted object is waited for: a pod has 30 s to end by itself, if its job says nothing else.
+// deleteTimeout is how long the end of a deleted object is waited for: a pod has 30 s to end by itself, if its job says
+// nothing else.
 const deleteTimeout = 60 * time.Second
 
 // Delete deletes objects, such as "job.batch/train", and waits until they and what they own are gone. What is gone
@@ -125,7 +126,8 @@ func (c *Cluster) Delete(ctx context.Context, names ...string) error {
 	return err
 }
 
-// ManagedSelector selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very many.
+// ManagedSelector selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very
+// many.
 func ManagedSelector(jobs []string) string {
 	// The selector is part of a URL.
 	const by, most = "app.kubernetes.io/managed-by=gpuard", 50

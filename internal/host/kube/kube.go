@@ -1,5 +1,5 @@
-// Package kube asks a Kubernetes cluster through kubectl, as the person who calls it: with the contexts, the credentials
-// and the plugins that kubectl knows. It decides nothing.
+// Package kube asks a Kubernetes cluster through kubectl, as the person who calls it: with the contexts, the
+// credentials and the plugins that kubectl knows. It decides nothing.
 //
 //	c, err := kube.FindKubectl(env, "", "")
 //	made, err := c.Create(ctx, manifests)
@@ -117,8 +117,8 @@ func (c *Cluster) runKubectl(ctx context.Context, stdin []byte, args ...string) 
 	return out, nil
 }
 
-// parseFailure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated tries
-// (k8s.io/kubectl, pkg/cmd/util/helpers.go, checkErr).
+// parseFailure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated
+// tries (k8s.io/kubectl, pkg/cmd/util/helpers.go, checkErr).
 func parseFailure(said string, err error) error {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	text := strings.TrimSpace(lines[len(lines)-1])

@@ -50,8 +50,8 @@ func (c *Cluster) ListQuotas(ctx context.Context) ([]kubernetes.Quota, error) {
 	return listObjects[kubernetes.Quota](ctx, c, "resourcequotas")
 }
 
-// CanDo reports whether this person may do something in the namespace, such as create jobs.batch. kubectl answers yes or no,
-// and ends with 1 for no.
+// CanDo reports whether this person may do something in the namespace, such as create jobs.batch. kubectl answers yes
+// or no, and ends with 1 for no.
 func (c *Cluster) CanDo(ctx context.Context, verb, resource string) (bool, error) {
 	out, err := c.runKubectl(ctx, nil, "auth", "can-i", verb, resource)
 	if word := strings.TrimSpace(string(out)); word == "no" || strings.HasPrefix(word, "no - ") {

@@ -27,10 +27,10 @@ type Question struct {
 	Dir string
 }
 
-// UseProgramOf directs the question to the program that a process runs, in its working directory. Both are opened through the
-// process's folder in procfs, which stays that of this process even if its PID is used again. After that, same is asked
-// whether it is the right process; it gets the PID as a number in a folder like procfs. Close the result when the
-// question was asked.
+// UseProgramOf directs the question to the program that a process runs, in its working directory. Both are opened
+// through the process's folder in procfs, which stays that of this process even if its PID is used again. After that,
+// same is asked whether it is the right process; it gets the PID as a number in a folder like procfs. Close the result
+// when the question was asked.
 func (q *Question) UseProgramOf(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
 	o := &childDescriptors{}
 	folder, err := o.openPath(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
@@ -57,8 +57,8 @@ func (q *Question) UseProgramOf(pid int, same func(procfs string, number int) bo
 // childDescriptors are descriptors that a child has until it executes its program.
 type childDescriptors struct{ fds []int }
 
-// openPath opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams
-// are used between fork and exec.
+// openPath opens a path for its place alone. The number is high, because the numbers that follow those of a child's
+// streams are used between fork and exec.
 func (o *childDescriptors) openPath(at int, path string) (int, error) {
 	low, err := unix.Openat(at, path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -89,8 +89,8 @@ func (o *childDescriptors) Close() error {
 // maxAnswerSize is how much of an answer is read, in bytes: what a framework prints at its start is much less.
 const maxAnswerSize = 1 << 20
 
-// AskQuestion runs the question in a process group of its own, without input and without our streams, and returns what it
-// printed on standard output. It is killed with its group when ctx ends, and is not waited for then: a process that
+// AskQuestion runs the question in a process group of its own, without input and without our streams, and returns what
+// it printed on standard output. It is killed with its group when ctx ends, and is not waited for then: a process that
 // hangs inside a driver cannot be ended.
 func AskQuestion(ctx context.Context, q Question) ([]byte, error) {
 	type answer struct {

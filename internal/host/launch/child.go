@@ -36,8 +36,8 @@ type Command struct {
 	// Folder of the cgroup that it begins in; nil, or where that cannot be: ours.
 	Group *os.File
 
-	// Dying is called when the child has ended, before it is reaped, with its PID and its exit code, or -1 and the signal that
-	// ended it. With it the child must be Apart. It may be nil.
+	// Dying is called when the child has ended, before it is reaped, with its PID and its exit code, or -1 and the
+	// signal that ended it. With it the child must be Apart. It may be nil.
 	Dying func(pid, code int, signal string)
 
 	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while,
@@ -50,7 +50,7 @@ type Child struct {
 	process *os.Process
 	ended   chan struct{}
 	signals *signalForwarder
-	// Signal that was meant for it, and when (ns after its start); see Meant.
+	// Signal that was meant for it, and when (ns after its start); see LastSignalSince.
 	last  atomic.Int64
 	dying func(pid, code int, signal string)
 	// When it stops, we do not.
@@ -129,8 +129,8 @@ func (c Command) Start() (*Child, error) {
 	return child, nil
 }
 
-// startInGroup starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system
-// call.
+// startInGroup starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the
+// system call.
 func (c Command) startInGroup(like *exec.Cmd) (*os.Process, error) {
 	attempt := func(attr *syscall.SysProcAttr) (*os.Process, error) {
 		cmd := &exec.Cmd{Path: like.Path, Args: like.Args, Env: like.Env, Stdin: like.Stdin, Stdout: like.Stdout, Stderr: like.Stderr, SysProcAttr: attr}
@@ -185,8 +185,8 @@ func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int6
 	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
-// EndSignal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". ""
-// is a life without one.
+// EndSignal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT".
+// "" is a life without one.
 func (c *Child) EndSignal() string {
 	<-c.ended
 	if name := endSignalName(syscall.WaitStatus(c.status)); name != "" {
@@ -204,14 +204,14 @@ func (c *Child) LastSignalSince(since time.Time) string {
 	return unix.SignalName(syscall.Signal(v & 0x7f))
 }
 
-// rememberSignal remembers a signal for Meant.
+// rememberSignal remembers a signal for LastSignalSince.
 func (c *Child) rememberSignal(sig syscall.Signal) {
 	c.last.Store(int64(time.Since(c.began))<<7 | int64(sig))
 }
 
-// forwardSignal hands a signal on, unless the child could not be started. A Ctrl-Z may arrive here only after this process and the child
-// were stopped by it and continued; passed on, it would stop the child again. The witness cannot tell: when the kernel continues
-// a process it discards its pending stop signals (prepare_signal in kernel/signal.c).
+// forwardSignal hands a signal on, unless the child could not be started. A Ctrl-Z may arrive here only after this
+// process and the child were stopped by it and continued; passed on, it would stop the child again. The witness cannot
+// tell: when the kernel continues a process it discards its pending stop signals (prepare_signal in kernel/signal.c).
 func (c *Child) forwardSignal(sig os.Signal) {
 	resumed := c.resumedAt.Load()
 	late := resumed == stopInProgress || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < lateStopWindow
@@ -225,8 +225,8 @@ func (c *Child) forwardSignal(sig os.Signal) {
 	}
 }
 
-// lateStopWindow is how long after this process was continued a Ctrl-Z of before may be heard: on a machine that stands still
-// for a moment it took longer than half a second.
+// lateStopWindow is how long after this process was continued a Ctrl-Z of before may be heard: on a machine that stands
+// still for a moment it took longer than half a second.
 const lateStopWindow = 3 * time.Second
 
 // stopInProgress is the value of resumedAt while this process stops.
@@ -249,8 +249,8 @@ func (c *Child) SendSignal(name string) {
 	_ = c.process.Signal(unix.SignalNum(name))
 }
 
-// StartHolder starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's lock.
-// It is for Born.
+// StartHolder starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's
+// lock. It is for Born.
 func (c *Child) StartHolder(keep int, lock *os.File, args ...string) error {
 	pidfd, err := OpenPidfd(c.PID())
 	if err == nil {
@@ -287,8 +287,8 @@ func (c *Child) Rest() {
 	c.signals.stopForwarding()
 }
 
-// waitForEnd waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child
-// may ignore, or act on after it has tidied up.
+// waitForEnd waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the
+// child may ignore, or act on after it has tidied up.
 func (c *Child) waitForEnd() {
 	if c.dying != nil {
 		if code, signal, err := (sys.Process{PID: c.PID()}).AwaitEnd(); err == nil {
@@ -297,7 +297,6 @@ func (c *Child) waitForEnd() {
 	}
 	var status unix.WaitStatus
 	var usage unix.Rusage
-
 	for looks := 0; ; {
 		options := unix.WUNTRACED
 		if looks > 0 {
@@ -335,8 +334,8 @@ func (c *Child) waitForEnd() {
 	}
 }
 
-// continueStopped continues a child that stays stopped after this process was continued, and returns how often to look again. A shell
-// continues the whole process group of a job, but the child may have made a group of its own.
+// continueStopped continues a child that stays stopped after this process was continued, and returns how often to look
+// again. A shell continues the whole process group of a job, but the child may have made a group of its own.
 func (c *Child) continueStopped(looks int) int {
 	switch {
 	case !isStopped(c.PID()):
@@ -358,8 +357,8 @@ func (c *Child) recordEnd(status unix.WaitStatus, usage unix.Rusage) {
 	})
 }
 
-// ownPeakMemory is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss
-// also has that of the program before.
+// ownPeakMemory is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM).
+// ru_maxrss also has that of the program before.
 func ownPeakMemory() (most int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ChildGroup is several commands that run as children in our own process group, with our terminal. Signals of the terminal
-// reach all of them and us; those that are sent to this process alone are passed on to each once. What stops this
-// process (Ctrl-Z) stops them too.
+// ChildGroup is several commands that run as children in our own process group, with our terminal. Signals of the
+// terminal reach all of them and us; those that are sent to this process alone are passed on to each once. What stops
+// this process (Ctrl-Z) stops them too.
 type ChildGroup struct {
 	command Command
 	signals *signalForwarder
@@ -42,8 +42,8 @@ type ChildEnd struct {
 // Failed reports whether the command says that it failed.
 func (e ChildEnd) Failed() bool { return e.Code != 0 }
 
-// NewChildGroup begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the
-// command only Path and Argv count.
+// NewChildGroup begins a crew of at most that many, which all run the command. From now on signals are passed on. Of
+// the command only Path and Argv count.
 func (c Command) NewChildGroup(most int) *ChildGroup {
 	crew := &ChildGroup{command: c, ended: make(chan ChildEnd, most), running: map[int]*os.Process{}}
 	crew.signals = catchSignals(forwardedSignals(), func(sig syscall.Signal) {

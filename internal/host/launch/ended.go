@@ -44,8 +44,8 @@ func waitForStatus(pidfd int) (status syscall.WaitStatus, known bool) {
 // maxSignalDelay is how much later than its command this process may hear of a signal that was sent to both.
 const maxSignalDelay = 200 * time.Millisecond
 
-// awaitSignal waits a moment for a signal to be heard of that a command has obeyed by its end: one that is sent to a process group,
-// as by a terminal, may reach the command first, and then it looks as if that had failed by itself.
+// awaitSignal waits a moment for a signal to be heard of that a command has obeyed by its end: one that is sent to a
+// process group, as by a terminal, may reach the command first, and then it looks as if that had failed by itself.
 func awaitSignal(status syscall.WaitStatus, heard func() bool) {
 	if name := endSignalName(status); name == "" || name == "SIGKILL" {
 		// Of that we would not hear.
@@ -56,8 +56,8 @@ func awaitSignal(status syscall.WaitStatus, heard func() bool) {
 	}
 }
 
-// endSignalName also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those
-// that people and schedulers send to end a program are read so.
+// endSignalName also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only
+// those that people and schedulers send to end a program are read so.
 func endSignalName(status syscall.WaitStatus) string {
 	sig := syscall.Signal(0)
 	switch {

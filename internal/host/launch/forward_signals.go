@@ -26,8 +26,8 @@ type signalForwarder struct {
 	witness *groupSignalCounter
 }
 
-// catchSignals begins to catch the signals that are passed on. What was ignored when this process started stays so, for the
-// child to inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
+// catchSignals begins to catch the signals that are passed on. What was ignored when this process started stays so, for
+// the child to inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
 func catchSignals(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *signalForwarder {
 	p := &signalForwarder{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range signals {
@@ -103,8 +103,8 @@ func (p *signalForwarder) forwardSignals() {
 	}
 }
 
-// isGroupSignal reports whether the child got the signal too. Without a witness that is taken for granted of what keys send,
-// as long as this process group is in front.
+// isGroupSignal reports whether the child got the signal too. Without a witness that is taken for granted of what keys
+// send, as long as this process group is in front.
 func (p *signalForwarder) isGroupSignal(sig unix.Signal) bool {
 	if p.witness != nil {
 		if group, known := p.witness.matchGroupSignal(sig); known {
@@ -120,10 +120,10 @@ func isInForeground() bool {
 	return found && group == unix.Getpgrp()
 }
 
-// followsStop reports whether this process stops too when the signal has stopped the child: for the shell of our terminal,
-// which shows that, and continues both. Without a terminal the sender would continue only the child (kill -CONT, or a
-// scheduler that resumes one process after the other), and this process would stay stopped for ever. So it is for
-// SIGSTOP in the background, which was sent to the child alone: otherwise it would have stopped us too.
+// followsStop reports whether this process stops too when the signal has stopped the child: for the shell of our
+// terminal, which shows that, and continues both. Without a terminal the sender would continue only the child (kill
+// -CONT, or a scheduler that resumes one process after the other), and this process would stay stopped for ever. So it
+// is for SIGSTOP in the background, which was sent to the child alone: otherwise it would have stopped us too.
 func followsStop(sig unix.Signal) bool {
 	if sig == unix.SIGSTOP {
 		return isInForeground()

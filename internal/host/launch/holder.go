@@ -123,9 +123,9 @@ func startDetached(what, flag string, env []string, keep []int, args []string) e
 }
 
 // holderEnv is what the Go runtime needs, where the driver's library and programs are found and where a daemon of MPS
-// would be (TMPDIR), where the line of the lease is written, what the race detector is told (GORACE: where it reports, and not to
-// hold each process for a second at its end), and nothing private. Without the third of these settings the runtime keeps the files
-// of its cgroup's CPU limit open.
+// would be (TMPDIR), where the line of the lease is written, what the race detector is told (GORACE: where it reports,
+// and not to hold each process for a second at its end), and nothing private. Without the third of these settings the
+// runtime keeps the files of its cgroup's CPU limit open.
 func holderEnv() []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GPUARD_STATE", "GORACE"} {
@@ -168,7 +168,6 @@ func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
-
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
 	}
@@ -227,8 +226,8 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	return 0, 0
 }
 
-// unblockSignals gives every caught signal its default before it lets signals in again: the new program begins with the mask
-// of this thread in all of its threads, and the Go runtime's handlers must not run in a forked copy.
+// unblockSignals gives every caught signal its default before it lets signals in again: the new program begins with the
+// mask of this thread in all of its threads, and the Go runtime's handlers must not run in a forked copy.
 //
 //go:norace
 //go:nosplit

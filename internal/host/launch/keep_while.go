@@ -15,10 +15,10 @@ func (w *HolderWatch) IsLeaseGone() bool {
 	return unix.Fstat(int(w.lock.Fd()), &st) == nil && st.Nlink == 0
 }
 
-// WaitForNextStart keeps the lease while a next start of the command may come. It returns when that start has taken it over
-// (Gone), or is not to be expected any more: file has been missing for rest (the user may be writing it anew), parent
-// (a pidfd) has ended, or most is over. inotify watches the files; changes that it does not report are polled for, also
-// if the user has no inotify instance left (inotify(7), max_user_instances).
+// WaitForNextStart keeps the lease while a next start of the command may come. It returns when that start has taken it
+// over (IsLeaseGone), or is not to be expected any more: file has been missing for rest (the user may be writing it
+// anew), parent (a pidfd) has ended, or most is over. inotify watches the files; changes that it does not report are
+// polled for, also if the user has no inotify instance left (inotify(7), max_user_instances).
 func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest time.Duration) {
 	in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -32,7 +32,6 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 	}
 
 	var missing time.Time
-
 	for end := time.Now().Add(most); ; {
 		// Before each check, or a change in between would be missed; and each time anew, since the file may be another
 		// one under the same name by now.

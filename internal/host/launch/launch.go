@@ -81,8 +81,8 @@ func (e *NotExecutableError) Error() string {
 // Unwrap returns the kernel's error.
 func (e *NotExecutableError) Unwrap() error { return e.Err }
 
-// FindCommand resolves a command the way execvp does: through PATH unless it has a slash. A file in PATH that may not be
-// executed is remembered, and is the answer when nothing better follows (POSIX, XCU 2.9.1.1: 126 instead of 127).
+// FindCommand resolves a command the way execvp does: through PATH unless it has a slash. A file in PATH that may not
+// be executed is remembered, and is the answer when nothing better follows (POSIX, XCU 2.9.1.1: 126 instead of 127).
 func FindCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
@@ -124,8 +124,8 @@ func isRegularFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// DupInheritable returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not have
-// that many descriptors. (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
+// DupInheritable returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not
+// have that many descriptors. (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
 func DupInheritable(f *os.File) (int, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowestFD)
 	var limit unix.Rlimit

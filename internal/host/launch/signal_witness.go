@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupSignalCounter tells a signal that was sent to this process alone from one that was sent to its whole process group, which
-// the child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not say so. The
-// witness is a further member of the group, which counts the signals that it gets: those were sent to the group. It is
-// a copy of this process that never executes anything.
+// groupSignalCounter tells a signal that was sent to this process alone from one that was sent to its whole process
+// group, which the child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not
+// say so. The witness is a further member of the group, which counts the signals that it gets: those were sent to the
+// group. It is a copy of this process that never executes anything.
 //
 // The kernel signals the members of a group from the youngest to the oldest (__kill_pgrp_info in kernel/signal.c,
 // attach_pid in kernel/pid.c), so the witness has a signal before this process gets it. And it takes waiting signals in
@@ -42,12 +42,12 @@ const (
 	parentEndSignal = 41
 )
 
-// mergeWindow is how long two equal signals that came together may be apart in this process. The Go runtime may also make
-// one of them, and then a later one must not be taken for the second.
+// mergeWindow is how long two equal signals that came together may be apart in this process. The Go runtime may also
+// make one of them, and then a later one must not be taken for the second.
 const mergeWindow = 3 * time.Second
 
-// groupWindow is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get
-// two as one.
+// groupWindow is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness
+// may get two as one.
 const groupWindow = 500 * time.Millisecond
 
 // signalCounterArgs is everything that the copy needs, prepared while the runtime still works.
@@ -174,7 +174,6 @@ func forkWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
-
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
 	}

@@ -42,9 +42,9 @@ func runtimeSignals() []unix.Signal {
 	}
 }
 
-// defaultEndSignals leaves the signals that end a process to the kernel, from shortly before exec on. Go's handler would run in
-// one of the threads, which exec ends: a signal that is being handled just then would be lost, and the command would
-// run on as if none had been sent.
+// defaultEndSignals leaves the signals that end a process to the kernel, from shortly before exec on. Go's handler
+// would run in one of the threads, which exec ends: a signal that is being handled just then would be lost, and the
+// command would run on as if none had been sent.
 func defaultEndSignals() {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if !signal.Ignored(sig) {
@@ -80,7 +80,8 @@ func inheritIgnored() {
 	}
 }
 
-// ignoredSignals returns the set of signals that a process ignores, 0 if that is not known (proc_pid_status(5), SigIgn).
+// ignoredSignals returns the set of signals that a process ignores, 0 if that is not known (proc_pid_status(5),
+// SigIgn).
 func ignoredSignals(pid int) (set uint64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

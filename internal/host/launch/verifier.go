@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartWatcher starts this program again, as a child of init like a holder, to watch a command, which is or will be process
-// pid: flag is the first argument of its command line, before a pidfd, the number of its stream and args. It has no part in
-// the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It inherits out, and writes
-// lines there.
+// StartWatcher starts this program again, as a child of init like a holder, to watch a command, which is or will be
+// process pid: flag is the first argument of its command line, before a pidfd, the number of its stream and args. It
+// has no part in the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It inherits
+// out, and writes lines there.
 func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
 	process, err := OpenPidfd(pid)
 	if err != nil {
@@ -40,8 +40,8 @@ func InheritWatcherFDs(pidfd, stream string) (process, out *os.File, err error) 
 	return os.NewFile(uintptr(fds[0]), "pidfd"), os.NewFile(uintptr(fds[1]), "standard error"), nil
 }
 
-// ExitChannel returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours. pidfd
-// must stay open until then.
+// ExitChannel returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours.
+// pidfd must stay open until then.
 func ExitChannel(pidfd *os.File) <-chan struct{} {
 	ended := make(chan struct{})
 	fd := int(pidfd.Fd())

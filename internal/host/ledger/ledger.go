@@ -20,13 +20,13 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// LockPatience is how long Append waits while another process halves the file. After that it appends all the same: the line
-// may then be lost, but a stopped process stops no other.
+// LockPatience is how long AppendLine waits while another process halves the file. After that it appends all the same:
+// the line may then be lost, but a stopped process stops no other.
 const LockPatience = time.Second
 
 // AppendLine adds a line, which has no line break, to the file at path; the file and its folder are made where they are
-// missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the line,
-// which is none of its lines.
+// missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the
+// line, which is none of its lines.
 func AppendLine(path string, line []byte, most int64) error {
 	dir, err := sys.OpenOwnFolder(filepath.Dir(path), 0o700)
 	if err == nil {
@@ -146,8 +146,8 @@ func dropOlderHalf(dir *sys.Dir, name string, file *os.File, text []byte) error 
 	return dir.Replace(name, append(old, text...), 0o600)
 }
 
-// ReadText returns the text of a file in a folder, both of which have to belong to this user, at most most bytes of it. Of
-// another user it follows no link. The error is os.ErrNotExist where there is none.
+// ReadText returns the text of a file in a folder, both of which have to belong to this user, at most most bytes of it.
+// Of another user it follows no link. The error is os.ErrNotExist where there is none.
 func ReadText(folder, name string, uid uint32, most int64) ([]byte, error) {
 	enter := sys.OpenDir
 	if uid == uint32(os.Geteuid()) { //nolint:gosec // a uid

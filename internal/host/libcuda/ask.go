@@ -15,13 +15,13 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// ProbeFlag is the first argument of a process that Ask starts. Such a process must call Serve and end.
+// ProbeFlag is the first argument of a process that Ask starts. Such a process must call ServeProbe and end.
 const ProbeFlag = "__probe"
 
 const schema = "gpuard.probe/1"
 
-// childMessage is the line that the child prints. It is a line of its own, because the driver or a preloaded library may
-// print too.
+// childMessage is the line that the child prints. It is a line of its own, because the driver or a preloaded library
+// may print too.
 type childMessage struct {
 	Schema string `json:"schema"`
 	Answer
@@ -46,8 +46,8 @@ func ServeProbe(w io.Writer) error {
 	return err
 }
 
-// AskInChild starts this program again with Flag and exactly this environment, and waits at most limit for its answer.
-// The error is a *gpu.Unavailable, also if the driver hangs or ends the child.
+// AskInChild starts this program again with ProbeFlag and exactly this environment, and waits at most limit for its
+// answer. The error is a *gpu.Unavailable, also if the driver hangs or ends the child.
 func AskInChild(ctx context.Context, env []string, limit time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -69,7 +69,7 @@ func AskInChild(ctx context.Context, env []string, limit time.Duration) (Answer,
 	}
 }
 
-// askedChild is a process that Ask started.
+// askedChild is a process that AskInChild started.
 type askedChild struct {
 	process *os.Process
 	ended   chan childEnd

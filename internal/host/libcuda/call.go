@@ -22,8 +22,8 @@ func (l libraryHandle) symbolAddress(name string) uintptr {
 
 func (l libraryHandle) lacksFunction(name string) bool { return l.symbolAddress(name) == 0 }
 
-// callDriver calls a function that returns CUresult. Pointers must be converted to uintptr in the call itself: the directive
-// keeps the memory that they point to in place until the call returns.
+// callDriver calls a function that returns CUresult. Pointers must be converted to uintptr in the call itself: the
+// directive keeps the memory that they point to in place until the call returns.
 //
 //go:uintptrescapes
 func (l libraryHandle) callDriver(name string, arguments ...uintptr) int {

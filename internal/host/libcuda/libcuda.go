@@ -62,10 +62,10 @@ const (
 	functionNotFound = 500
 )
 
-// ListDevices loads the library in this process, initialises it, and lists the devices that it reports under the environment
-// with which this process was started. If cuInit returns that there is no usable device (3, 100, 101), the list is
-// empty and has the code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable. It
-// blocks as long as the driver does; Ask has a deadline.
+// ListDevices loads the library in this process, initialises it, and lists the devices that it reports under the
+// environment with which this process was started. If cuInit returns that there is no usable device (3, 100, 101), the
+// list is empty and has the code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a
+// *gpu.Unavailable. It blocks as long as the driver does; AskInChild has a deadline.
 func ListDevices() (Answer, error) {
 	// The loader keeps its error text per thread.
 	runtime.LockOSThread()
@@ -123,8 +123,8 @@ func (l libraryHandle) listOrdinals(a Answer) (Answer, error) {
 	return a, nil
 }
 
-// describeDevice reads what identifies a device. If a function fails, its field stays empty and the others still identify the
-// device.
+// describeDevice reads what identifies a device. If a function fails, its field stays empty and the others still
+// identify the device.
 func (l libraryHandle) describeDevice(device int32) ShownDevice {
 	d := ShownDevice{Name: l.readText("cuDeviceGetName", 256, device), PCI: kernelAddress(l.readText("cuDeviceGetPCIBusId", 64, device))}
 	own, ok := l.readUUID("cuDeviceGetUuid_v2", device)
@@ -163,8 +163,8 @@ func kernelAddress(s string) string {
 
 const libraryName = "libcuda.so.1"
 
-// loadedLibrary returns the path of the loaded file. It is in messages because it may be a toolkit's stub, or a container's
-// compatibility library.
+// loadedLibrary returns the path of the loaded file. It is in messages because it may be a toolkit's stub, or a
+// container's compatibility library.
 func loadedLibrary() string {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// ReadLimits reads the limits of this process from the files below root ("/" for this machine). The error says that /dev/shm
-// exists and cannot be read; every other limit that cannot be read is absent.
+// ReadLimits reads the limits of this process from the files below root ("/" for this machine). The error says that
+// /dev/shm exists and cannot be read; every other limit that cannot be read is absent.
 func ReadLimits(root string) (hostinfo.Limits, error) {
 	l := hostinfo.Limits{CPUs: usableCPUs(root), Memlock: lockedMemoryLimit(root), RDMA: rdmaCards(root)}
 	var shm unix.Statfs_t
@@ -43,8 +43,8 @@ func ReadLimits(root string) (hostinfo.Limits, error) {
 	return l, nil
 }
 
-// lockedMemoryLimit returns the limit of locked memory; nil if there is none, or if this process has CAP_IPC_LOCK, for which it
-// does not count.
+// lockedMemoryLimit returns the limit of locked memory; nil if there is none, or if this process has CAP_IPC_LOCK, for
+// which it does not count.
 func lockedMemoryLimit(root string) *gpu.Bytes {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil || limit.Cur > math.MaxInt64 {
@@ -71,7 +71,6 @@ func rdmaCards(root string) []string {
 	}
 
 	var names []string
-
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -79,8 +78,8 @@ func rdmaCards(root string) []string {
 	return names
 }
 
-// usableCPUs returns the number of processors that this process may use: the size of its affinity mask, or the CPU quota of
-// its cgroup or one above, if that is smaller. 0 is unknown.
+// usableCPUs returns the number of processors that this process may use: the size of its affinity mask, or the CPU
+// quota of its cgroup or one above, if that is smaller. 0 is unknown.
 func usableCPUs(root string) float64 {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {

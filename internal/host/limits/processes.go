@@ -18,7 +18,7 @@ func resourceNames() map[string]int {
 		"Max msgqueue size": unix.RLIMIT_MSGQUEUE, "Max nice priority": unix.RLIMIT_NICE, "Max realtime priority": unix.RLIMIT_RTPRIO, "Max realtime timeout": unix.RLIMIT_RTTIME}
 }
 
-// CallerLimits are the limits that this process was started with as one word for Set, "" if they cannot be read:
+// CallerLimits are the limits that this process was started with as one word for SetLimits, "" if they cannot be read:
 // setrlimit(2). Go raises the number of open files at its start, so the soft limit of that is the parent's, where the
 // hard one is too.
 func CallerLimits() string {
@@ -51,7 +51,6 @@ func ChildLimits() string {
 func formatLimits(text string) string {
 	known := resourceNames()
 	var words []string
-
 	for line := range strings.Lines(text) {
 		if len(line) < 68 {
 			continue

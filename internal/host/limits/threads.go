@@ -18,10 +18,10 @@ const (
 	lowProcessLimit = 64
 )
 
-// ProcessObstacle says why this user may start no more processes and threads, without which the Go runtime ends with a dump; ""
-// if that is not known before it is tried. Only a low limit is compared with what runs: to count takes time. The limit
-// counts the threads of the real user, and binds all but root and those with CAP_SYS_RESOURCE or CAP_SYS_ADMIN
-// (setrlimit(2), RLIMIT_NPROC).
+// ProcessObstacle says why this user may start no more processes and threads, without which the Go runtime ends with a
+// dump; "" if that is not known before it is tried. Only a low limit is compared with what runs: to count takes time.
+// The limit counts the threads of the real user, and binds all but root and those with CAP_SYS_RESOURCE or
+// CAP_SYS_ADMIN (setrlimit(2), RLIMIT_NPROC).
 func ProcessObstacle(root string) string {
 	limit := processLimit()
 	if limit >= lowProcessLimit || os.Getuid() == 0 || mayExceed(root) {

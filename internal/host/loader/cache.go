@@ -66,7 +66,6 @@ func parseCache(data []byte, flags int32) ([]cacheEntry, error) {
 	}
 
 	var found []cacheEntry
-
 	for i := range count {
 		at := data[headSize+i*entrySize:]
 		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 {

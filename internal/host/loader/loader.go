@@ -135,7 +135,6 @@ func (s Search) librariesIn(folder, from string) []hostinfo.Library {
 	}
 
 	var found []hostinfo.Library
-
 	// Files that are the target of a link with another name.
 	linked := map[string]bool{}
 	for _, e := range entries {
@@ -216,8 +215,8 @@ func (s Search) isLoadable(path string) bool {
 	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
 }
 
-// openRegular opens a regular file for reading. It never blocks: in a folder that other users may write, a FIFO can have any
-// name.
+// openRegular opens a regular file for reading. It never blocks: in a folder that other users may write, a FIFO can
+// have any name.
 func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

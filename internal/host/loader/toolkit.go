@@ -62,7 +62,8 @@ func ListToolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 	return slices.DeleteFunc(found, func(t hostinfo.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
 }
 
-// resolveFolder follows the links of a folder, part by part: /usr/local/cuda is a link, often through /etc/alternatives.
+// resolveFolder follows the links of a folder, part by part: /usr/local/cuda is a link, often through
+// /etc/alternatives.
 func (s Search) resolveFolder(folder string) string {
 	at := "/"
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(folder), "/"), "/") {
@@ -71,8 +72,8 @@ func (s Search) resolveFolder(folder string) string {
 	return at
 }
 
-// toolkitVersion reads the version of the toolkit in a folder: from version.json since CUDA 11.1, from version.txt before,
-// or else from cuda.h, which distributions and conda have. It is "" if there is none.
+// toolkitVersion reads the version of the toolkit in a folder: from version.json since CUDA 11.1, from version.txt
+// before, or else from cuda.h, which distributions and conda have. It is "" if there is none.
 func (s Search) toolkitVersion(folder string) string {
 	var inside struct{ CUDA struct{ Version string } }
 	if data, err := s.readHead(folder, "version.json"); err == nil && json.Unmarshal(data, &inside) == nil {

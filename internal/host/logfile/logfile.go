@@ -28,8 +28,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// CopyFlag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
-// the command's standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
+// CopyFlag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input
+// is the command's standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
 const CopyFlag = "__log"
 
 // Log is a file for the output of a command.
@@ -47,8 +47,8 @@ type Log struct {
 	question byte // the last one
 }
 
-// StartLog starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
-// the file is renamed to path.1 and a new one begins. Without show, the output goes only to the file.
+// StartLog starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit
+// bytes, the file is renamed to path.1 and a new one begins. Without show, the output goes only to the file.
 func StartLog(path string, limit int64, show bool) (*Log, error) {
 	file, err := openForAppend(path)
 	if err != nil {
@@ -100,8 +100,8 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	return l, nil
 }
 
-// OpenToCheck opens the file for writing, to report an error early, and makes it if it is missing. The reader of a named pipe
-// sees its end when the last writer closes it, so the caller keeps the result open until the log ends.
+// OpenToCheck opens the file for writing, to report an error early, and makes it if it is missing. The reader of a
+// named pipe sees its end when the last writer closes it, so the caller keeps the result open until the log ends.
 func OpenToCheck(path string) (io.Closer, error) {
 	for end := time.Now().Add(readerTimeout); ; time.Sleep(10 * time.Millisecond) {
 		file, err := openForAppend(path)
@@ -111,7 +111,7 @@ func OpenToCheck(path string) (io.Closer, error) {
 	}
 }
 
-// readerTimeout is how long Check waits for a reader of a named pipe, which may have just been started.
+// readerTimeout is how long OpenToCheck waits for a reader of a named pipe, which may have just been started.
 const readerTimeout = 2 * time.Second
 
 // WriteNote writes a line only into the file, behind what the command has printed so far.
@@ -120,8 +120,8 @@ func (l *Log) WriteNote(line string) error {
 	return WriteNote(l.path, line)
 }
 
-// maxCopyWait is how long a note waits for what was printed before it: the file may be on a slow disk, and the command may go on
-// printing.
+// maxCopyWait is how long a note waits for what was printed before it: the file may be on a slow disk, and the command
+// may go on printing.
 var maxCopyWait = 100 * time.Millisecond
 
 // awaitCopied waits until everything that was printed is in the file, for a moment.
@@ -216,7 +216,6 @@ func CopyOutput(args []string) error {
 
 	streams := []outputStream{{os.NewFile(0, "standard output"), 1}, {os.NewFile(3, "standard error"), 2}}
 	var both sync.WaitGroup
-
 	for _, s := range streams {
 		both.Go(func() { s.copyToLog(w) })
 	}
@@ -233,8 +232,8 @@ type outputStream struct {
 	to   int
 }
 
-// copyToLog ends when all writers have closed the pipe. It also ends when the reader of gpuard's own output is gone: then
-// the command gets SIGPIPE, as it would without the log.
+// copyToLog ends when all writers have closed the pipe. It also ends when the reader of gpuard's own output is gone:
+// then the command gets SIGPIPE, as it would without the log.
 func (s outputStream) copyToLog(w *limitedFile) {
 	defer s.from.Close() //nolint:errcheck // read only
 	part := make([]byte, max(1, min(32<<10, w.limit/4)))
@@ -296,7 +295,8 @@ type limitedFile struct {
 	failed error
 }
 
-// copyReadable copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when the mutex is free.
+// copyReadable copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when
+// the mutex is free.
 func (w *limitedFile) copyReadable(pipe int, part []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

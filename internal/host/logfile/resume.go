@@ -14,9 +14,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// ResumeCopy appends to a log what a source prints that always begins again with its first byte, such as the log of a pod:
-// what the file has of it already is left out. Which source that is, and where in the file it begins, is kept beside the
-// file. While another process does the same, everything is left out.
+// ResumeCopy appends to a log what a source prints that always begins again with its first byte, such as the log of a
+// pod: what the file has of it already is left out. Which source that is, and where in the file it begins, is kept
+// beside the file. While another process does the same, everything is left out.
 func ResumeCopy(path, source string) (io.WriteCloser, error) {
 	file, err := sys.OpenFile(path, unix.O_CREAT|unix.O_RDWR|unix.O_APPEND, 0o600)
 	if err != nil {

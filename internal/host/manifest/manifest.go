@@ -184,8 +184,8 @@ func openFolder(path string) (*sys.Dir, error) {
 	return at.Dir(".")
 }
 
-// createFolders makes folders, the outermost first. Those of root get mode 0755 whatever the umask, so that all users can read
-// them.
+// createFolders makes folders, the outermost first. Those of root get mode 0755 whatever the umask, so that all users
+// can read them.
 func createFolders(folders []string) error {
 	for _, path := range folders {
 		above, err := sys.FollowDir(filepath.Dir(path))

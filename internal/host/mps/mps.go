@@ -45,8 +45,8 @@ type Control struct {
 	path string // of the program
 }
 
-// FindControl returns the folder for this user's daemon: pipe, if the user named it and a daemon answers there, else gpuard's
-// own folder below temporary. The error says why there can be no daemon.
+// FindControl returns the folder for this user's daemon: pipe, if the user named it and a daemon answers there, else
+// gpuard's own folder below temporary. The error says why there can be no daemon.
 func FindControl(ctx context.Context, pipe, temporary string, uid int) (*Control, error) {
 	path, err := exec.LookPath(controlProgram)
 	if err != nil {
@@ -70,7 +70,6 @@ func ControlAt(pipe string, uid int) (*Control, error) {
 	}
 
 	err = checkOwner(pipe, uid)
-
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +147,6 @@ func (c *Control) Start(ctx context.Context) error {
 	}
 
 	var err error
-
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		_, err = c.runCommand(ctx, "get_server_list")
 		if err == nil {
@@ -167,7 +165,6 @@ func (c *Control) ListClients(ctx context.Context) ([]int, error) {
 	}
 
 	var clients []int
-
 	for _, server := range servers {
 		of, err := c.askPIDs(ctx, fmt.Sprintf("get_client_list %d", server))
 		if err != nil {
@@ -195,7 +192,6 @@ func (c *Control) askPIDs(ctx context.Context, command string) ([]int, error) {
 	}
 
 	var list []int
-
 	for word := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(word)
 		if err != nil {
@@ -244,7 +240,6 @@ func (c *Control) controlCommand(ctx context.Context, args ...string) *exec.Cmd 
 func setCloseOnExec() func() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	var changed []int
-
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
 		if err != nil || fd < 3 {

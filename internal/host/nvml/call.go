@@ -7,8 +7,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// symbolAddress returns the address of a library function, 0 if the library does not have it. It looks a function up when it
-// is first called, so that a short reading does not pay for all of them.
+// symbolAddress returns the address of a library function, 0 if the library does not have it. It looks a function up
+// when it is first called, so that a short reading does not pay for all of them.
 func (l *Library) symbolAddress(name string) uintptr {
 	l.mu.RLock()
 	address, known := l.addresses[name]
@@ -29,9 +29,9 @@ func (l *Library) symbolAddress(name string) uintptr {
 	return address
 }
 
-// callDriver calls a function that returns nvmlReturn_t. For a function that the library lacks it returns functionNotFound,
-// as the library does for a function that the driver lacks. Pointers must be converted to uintptr in the call itself:
-// the directive keeps the memory that they point to in place until the call returns.
+// callDriver calls a function that returns nvmlReturn_t. For a function that the library lacks it returns
+// functionNotFound, as the library does for a function that the driver lacks. Pointers must be converted to uintptr in
+// the call itself: the directive keeps the memory that they point to in place until the call returns.
 //
 //go:uintptrescapes
 func (l *Library) callDriver(name string, arguments ...uintptr) returnCode {

@@ -44,8 +44,9 @@ func (r *deviceReader) readingParts(what gpu.What) []func() {
 	return list
 }
 
-// recordResult records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its
-// reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
+// recordResult records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends
+// its reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the
+// machine.
 func (r *deviceReader) recordResult(name string, s returnCode) bool {
 	if s == success {
 		return true
@@ -103,7 +104,8 @@ func boolFromState(value uint32) *bool {
 	return new(value == 1)
 }
 
-// readPair calls f(device, unsigned int *, unsigned int *); the second may be written although only the first is wanted.
+// readPair calls f(device, unsigned int *, unsigned int *); the second may be written although only the first is
+// wanted.
 func (r *deviceReader) readPair(name string) (first, second uint32, ok bool) {
 	if r.isLost() {
 		return 0, 0, false
@@ -115,8 +117,8 @@ func (r *deviceReader) readPair(name string) (first, second uint32, ok bool) {
 // deniedProblem is the problem of a device that this process may not open.
 const deniedProblem = "no permission to use this GPU"
 
-// readIdentity gets the handle and reads what identifies the device. The call that gets the handle initialises the device,
-// which takes seconds without persistence mode and can hang if the device is broken.
+// readIdentity gets the handle and reads what identifies the device. The call that gets the handle initialises the
+// device, which takes seconds without persistence mode and can hang if the device is broken.
 func (r *deviceReader) readIdentity() {
 	const byIndex = "nvmlDeviceGetHandleByIndex_v2"
 	switch s := r.lib.callDriver(byIndex, uintptr(r.index), uintptr(unsafe.Pointer(&r.handle))); {
@@ -165,7 +167,8 @@ func (r *deviceReader) readSize(what gpu.What) {
 	r.readMIG(what)
 }
 
-// readPCI returns the PCI address in the form of /sys/bus/pci/devices; NVML's own form has capitals and a longer domain.
+// readPCI returns the PCI address in the form of /sys/bus/pci/devices; NVML's own form has capitals and a longer
+// domain.
 func (r *deviceReader) readPCI() string {
 	var info pciInfo
 	if r.isLost() || !r.recordResult("nvmlDeviceGetPciInfo_v3", r.lib.callDriver("nvmlDeviceGetPciInfo_v3", r.handle, uintptr(unsafe.Pointer(&info)))) {

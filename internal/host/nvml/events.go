@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// eventWaitMillis is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has
-// ended.
+// eventWaitMillis is the length of one wait in the driver, in milliseconds. A listener notices within that time that
+// ctx has ended.
 const eventWaitMillis = 500
 
 // Events sends the errors (XIDs) that the driver reports for the devices ids from now on (nvmlEventTypeXidCriticalError
@@ -21,7 +21,6 @@ const eventWaitMillis = 500
 func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	out := make(chan gpu.Event)
 	var listeners sync.WaitGroup
-
 	for _, id := range ids {
 		l.listening.Add(1)
 		listeners.Go(func() {

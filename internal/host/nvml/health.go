@@ -6,8 +6,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// readFaults reads for what a device is not used. None of it exists on every generation of devices: pages are retired where no
-// rows are remapped (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt), so that who decides needs one of the two.
+// readFaults reads for what a device is not used. None of it exists on every generation of devices: pages are retired
+// where no rows are remapped (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt), so that who decides needs one of the
+// two.
 func (r *deviceReader) readFaults(what gpu.What) {
 	d := &r.device
 	d.ECCUncorrected = r.readECCErrors(errorUncorrected)
@@ -29,8 +30,9 @@ func (r *deviceReader) readFaults(what gpu.What) {
 // firstWithFabric is the compute capability from which on the driver tells the health of the NVLink fabric: Hopper.
 const firstWithFabric = 9
 
-// readFabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
-// true and 2 false. A recovery that runs is no fault, and a fabric that is not set up yet is not judged: doctor looks at its manager.
+// readFabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is
+// not supported, 1 true and 2 false. A recovery that runs is no fault, and a fabric that is not set up yet is not
+// judged: doctor looks at its manager.
 func (r *deviceReader) readFabric() []string {
 	const name = "nvmlDeviceGetGpuFabricInfoV"
 	info := fabricInfo{version: fabricInfoV2Version}
@@ -127,7 +129,8 @@ func (r *deviceReader) readRetiredPages() *gpu.RetiredPages {
 	return &gpu.RetiredPages{SingleBit: single, DoubleBit: double, Pending: pending != nil && *pending}
 }
 
-// readRecoveryAction returns the action that the driver recommends (nvmlDeviceGpuRecoveryAction_t), "" if it reports none.
+// readRecoveryAction returns the action that the driver recommends (nvmlDeviceGpuRecoveryAction_t), "" if it reports
+// none.
 func (r *deviceReader) readRecoveryAction() string {
 	const name = "nvmlDeviceGetFieldValues"
 	field := fieldValue{id: fieldRecovery}

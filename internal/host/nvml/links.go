@@ -46,8 +46,8 @@ func (r *deviceReader) readLinkEnd(link uintptr) {
 	}
 }
 
-// readNUMANode returns the NUMA node of the processor next to the device. If the driver does not report it, and the device's
-// memory is a node of its own (Grace Hopper), it returns that node.
+// readNUMANode returns the NUMA node of the processor next to the device. If the driver does not report it, and the
+// device's memory is a node of its own (Grace Hopper), it returns that node.
 func (r *deviceReader) readNUMANode() *int {
 	// A bit for each node.
 	var nodes [4]uint64
@@ -69,7 +69,8 @@ type linkRow struct {
 	links []gpu.Link
 }
 
-// linkDevices finds the Links between the devices that answered. A device that is late gets none: its links are not known.
+// linkDevices finds the Links between the devices that answered. A device that is late gets none: its links are not
+// known.
 func (l *Library) linkDevices(ctx context.Context, answers []deviceAnswer) {
 	reason := "an earlier comparison hangs"
 	before := make([][]gpu.Link, len(answers))
@@ -100,8 +101,8 @@ func fullRow(before [][]gpu.Link, i int) []gpu.Link {
 	return all
 }
 
-// compareDevices compares each device with the earlier ones, in a goroutine per device. The goroutines outlive the call if the
-// driver hangs, so answers must not be changed by the caller. A row that is late is nil.
+// compareDevices compares each device with the earlier ones, in a goroutine per device. The goroutines outlive the call
+// if the driver hangs, so answers must not be changed by the caller. A row that is late is nil.
 func (l *Library) compareDevices(ctx context.Context, answers []deviceAnswer) [][]gpu.Link {
 	said := make(chan linkRow, len(answers))
 	before := make([][]gpu.Link, len(answers))

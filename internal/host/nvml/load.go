@@ -7,8 +7,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// readLoad reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
-// device that no program uses decides nothing: without persistence mode the driver reports up to 100 % for an idle one.
+// readLoad reads what changes from second to second, except for memory, which readSize reads, clocks and power. The
+// utilisation of a device that no program uses decides nothing: without persistence mode the driver reports up to 100 %
+// for an idle one.
 func (r *deviceReader) readLoad(what gpu.What) {
 	d := &r.device
 	if what&gpu.Deciding == 0 || !r.isEmpty() {
@@ -27,8 +28,9 @@ func (r *deviceReader) readLoad(what gpu.What) {
 	d.ClockEvents = r.readClockEvents()
 }
 
-// warmTemperature is a temperature in °C far below the one at which a device lowers its clocks, which is above 80 on every one whose reading
-// is in this repository: only from here on does a decision ask where that is, which takes more calls than all else.
+// warmTemperature is a temperature in °C far below the one at which a device lowers its clocks, which is above 80 on
+// every one whose reading is in this repository: only from here on does a decision ask where that is, which takes more
+// calls than all else.
 const warmTemperature = 50
 
 func (r *deviceReader) readClocks() {

@@ -56,8 +56,8 @@ func (r *deviceReader) readMIG(what gpu.What) {
 	}
 }
 
-// readSlice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem, and its processes are those of the
-// whole device.
+// readSlice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem, and its
+// processes are those of the whole device.
 func (r *deviceReader) readSlice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
 	uuid, s := r.lib.readText("nvmlDeviceGetUUID", handle, uuidSize)
 	if s != success {
@@ -102,8 +102,8 @@ func (r *deviceReader) readProfile(handle uintptr) string {
 	return a.profileName(*r.device.MemoryTotal)
 }
 
-// profileName names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the
-// device in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
+// profileName names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of
+// the device in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
 func (a *attributes) profileName(device gpu.Bytes) string {
 	eighths := math.Round(float64(a.memoryMiB) * float64(gpu.MiB) / float64(device) * 8)
 	size := math.Round(eighths / 8 * math.Ceil(float64(device)/float64(gpu.GiB)))

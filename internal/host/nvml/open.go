@@ -49,7 +49,8 @@ func (l *Library) initialiseLibrary() error {
 	return l.countDevices()
 }
 
-// driverVersion is the driver's version in that of the library: before it stands the number of CUDA, as in 12.535.261.03.
+// driverVersion is the driver's version in that of the library: before it stands the number of CUDA, as in
+// 12.535.261.03.
 func driverVersion(version string) string {
 	if cuda, driver, both := strings.Cut(version, "."); both && len(cuda) <= 2 {
 		return driver
@@ -57,8 +58,8 @@ func driverVersion(version string) string {
 	return version
 }
 
-// loadLibrary opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY it would
-// end the process during a later call.
+// loadLibrary opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY
+// it would end the process during a later call.
 func (l *Library) loadLibrary() error {
 	var missing error
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
@@ -90,7 +91,8 @@ func (l *Library) dlopen(name string) (uintptr, error) {
 // maxDevices is far more than a machine can have.
 const maxDevices = 1024
 
-// countDevices reads the versions and the number of devices, which do not change until the library is initialised again.
+// countDevices reads the versions and the number of devices, which do not change until the library is initialised
+// again.
 func (l *Library) countDevices() error {
 	l.step.Store(new("nvmlDeviceGetCount_v2"))
 	var count uint32
@@ -134,11 +136,11 @@ func (l *Library) kernelEntries() []string {
 	return names
 }
 
-// recountDevices initialises the library again if the kernel driver has other devices than at the last count, or if asked is
-// set: the library counts devices only once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for processes
-// that run long). The caller has the token of turn, and puts it back only if owner is true. Otherwise the driver hangs,
-// and the goroutine in it keeps the token until it answers. recount does nothing while a call of an earlier reading
-// runs or a listener waits: they use the library that it would shut down.
+// recountDevices initialises the library again if the kernel driver has other devices than at the last count, or if
+// asked is set: the library counts devices only once (docs.nvidia.com/deploy/nvml-api, nvmlDeviceDiscoverGpus, for
+// processes that run long). The caller has the token of turn, and puts it back only if owner is true. Otherwise the
+// driver hangs, and the goroutine in it keeps the token until it answers. recountDevices does nothing while a call of an
+// earlier reading runs or a listener waits: they use the library that it would shut down.
 func (l *Library) recountDevices(ctx context.Context, asked bool, limit time.Duration) (owner bool, err error) {
 	if l.counted && !asked && slices.Equal(l.entries, l.kernelEntries()) {
 		return true, nil
@@ -173,8 +175,8 @@ func (l *Library) recountDevices(ctx context.Context, asked bool, limit time.Dur
 	}
 }
 
-// openControlNode opens the driver's control node, whose error explains codes that do not say what is wrong. It is called only
-// after a failure.
+// openControlNode opens the driver's control node, whose error explains codes that do not say what is wrong. It is
+// called only after a failure.
 func openControlNode() error {
 	file, err := os.OpenFile("/dev/nvidiactl", os.O_RDWR, 0)
 	if err == nil {

@@ -58,8 +58,8 @@ func (r *deviceReader) readProcesses(what gpu.What) {
 	}
 }
 
-// minContextMemory is less memory than a program takes on a device before it computes anything: a CUDA context alone is some 100 MiB
-// and more.
+// minContextMemory is less memory than a program takes on a device before it computes anything: a CUDA context alone is
+// some 100 MiB and more.
 const minContextMemory = 32 * gpu.MiB
 
 // isEmpty reports that no process is known, nor memory that one would need.
@@ -67,7 +67,8 @@ func (r *deviceReader) isEmpty() bool {
 	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < minContextMemory
 }
 
-// readSliceProcesses reads the processes of each slice. Those of a slice without a name are added to the device, so that they do not disappear.
+// readSliceProcesses reads the processes of each slice. Those of a slice without a name are added to the device, so
+// that they do not disappear.
 func (r *deviceReader) readSliceProcesses(l processList) {
 	allAnswer := true
 	for i, handle := range slices.Concat(r.slices, r.unnamed) {
@@ -155,7 +156,8 @@ func (r *deviceReader) fetchProcessList(handle uintptr, name string) ([]processI
 	return nil, s
 }
 
-// addProcesses adds processes of a device or slice. A process that is in several lists is added once, with the larger memory.
+// addProcesses adds processes of a device or slice. A process that is in several lists is added once, with the larger
+// memory.
 func (r *deviceReader) addProcesses(id gpu.UUID, kind gpu.Kind, infos ...processInfo) {
 	for _, info := range infos {
 		var size *gpu.Bytes

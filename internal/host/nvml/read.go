@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// deviceAnswer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so
-// that a device that hangs keeps the earlier parts. An answer is never changed after it was sent.
+// deviceAnswer is what the goroutine of one device has read so far. The goroutine sends all of it again after each
+// part, so that a device that hangs keeps the earlier parts. An answer is never changed after it was sent.
 type deviceAnswer struct {
 	index     int
 	handle    uintptr
@@ -24,11 +24,12 @@ type deviceAnswer struct {
 // isComplete reports that all parts of the device were read.
 func (a *deviceAnswer) isComplete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads what the query is about, and always the identity of each device. Links are read only if it wants all devices. Read returns at the deadline. A device that is late has
-// Problem "no answer within …" and the parts that it gave; the others are complete, and their links may take a tenth of the
-// deadline more. A lost device has a Problem too. A reading that fails leaves its field nil, and Machine.Problems names it,
-// unless the device does not have that reading. If no device can be identified, the error is a *gpu.Unavailable; Read never
-// returns an empty machine without an error.
+// Read reads what the query is about, and always the identity of each device. Links are read only if it wants all
+// devices. Read returns at the deadline. A device that is late has Problem "no answer within …" and the parts that it
+// gave; the others are complete, and their links may take a tenth of the deadline more. A lost device has a Problem
+// too. A reading that fails leaves its field nil, and Machine.Problems names it, unless the device does not have that
+// reading. If no device can be identified, the error is a *gpu.Unavailable; Read never returns an empty machine without
+// an error.
 func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, error) {
 	what, limit := query.What, l.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -81,9 +82,9 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	return m, nil
 }
 
-// gatherAnswers starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
-// goroutine of an earlier reading still in the driver gets no second one. One whose identity is known gets none where that
-// is enough.
+// gatherAnswers starts a goroutine for each device and collects the answers until all are done or ctx ends. A device
+// with a goroutine of an earlier reading still in the driver gets no second one. One whose identity is known gets none
+// where that is enough.
 func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAnswer {
 	answers := make([]deviceAnswer, l.count)
 
@@ -151,8 +152,8 @@ func (l *Library) readDevice(a deviceAnswer, what gpu.What, said chan<- deviceAn
 	said <- r.deviceAnswer
 }
 
-// rememberIdentities sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
-// the new identities.
+// rememberIdentities sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading,
+// and keeps the new identities.
 func (l *Library) rememberIdentities(answers []deviceAnswer, limit time.Duration) {
 	dropSharedUUIDs(answers)
 	for i := range answers {

@@ -74,9 +74,9 @@ func noAnswerText(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
 }
 
-// refusedError turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library, "" if
-// unknown. node is the error of opening /dev/nvidiactl: the library also returns "unknown error" when a container has
-// lost the permission to open it (NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md).
+// refusedError turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library,
+// "" if unknown. node is the error of opening /dev/nvidiactl: the library also returns "unknown error" when a container
+// has lost the permission to open it (NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md).
 func refusedError(s returnCode, words, library string, node error) *gpu.Unavailable {
 	cause := gpu.DriverError
 	switch {

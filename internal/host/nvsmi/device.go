@@ -67,7 +67,8 @@ func firstReading[T any](read func(string) *T, texts ...string) *T {
 	return nil
 }
 
-// isBareUUID reports whether s is an identifier without its prefix, as nvidia-smi prints it of a Jetson: 8, 4, 4, 4 and 12 digits.
+// isBareUUID reports whether s is an identifier without its prefix, as nvidia-smi prints it of a Jetson: 8, 4, 4, 4 and
+// 12 digits.
 func isBareUUID(s string) bool {
 	groups := strings.Split(s, "-")
 	if len(groups) != 5 {
@@ -83,7 +84,8 @@ func isBareUUID(s string) bool {
 	return true
 }
 
-// safeUUID returns s if it is safe in an environment variable and on a command line, else "". One without its prefix gets it.
+// safeUUID returns s if it is safe in an environment variable and on a command line, else "". One without its prefix
+// gets it.
 func safeUUID(s, prefix string) gpu.UUID {
 	s = strings.TrimSpace(s)
 	if isBareUUID(s) {
@@ -113,7 +115,8 @@ func (g *xmlGPU) lostProblem() string {
 	return ""
 }
 
-// failedReadings names the readings in whose place nvidia-smi wrote that there was an error. What a device does not have is "N/A".
+// failedReadings names the readings in whose place nvidia-smi wrote that there was an error. What a device does not
+// have is "N/A".
 func (g *xmlGPU) failedReadings() (names []string) {
 	if g.lostProblem() != "" {
 		return nil

@@ -23,7 +23,6 @@ type namedSlice struct {
 func parseList(out []byte) []namedSlice {
 	var list []namedSlice
 	var parent gpu.UUID
-
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		_, tail, ok := strings.Cut(line, "(UUID: ")

@@ -65,8 +65,8 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	return m, nil
 }
 
-// knownFailures maps nvidia-smi's messages to causes; the first match counts. The messages are those of nvmlErrorString and
-// of nvidia-smi's start-up checks.
+// knownFailures maps nvidia-smi's messages to causes; the first match counts. The messages are those of nvmlErrorString
+// and of nvidia-smi's start-up checks.
 func knownFailures() []gpu.Unavailable {
 	return []gpu.Unavailable{
 		{Cause: gpu.LibraryMissing, Text: "libnvidia-ml.so", Remedy: "install the NVIDIA driver's libraries, then run ldconfig"},

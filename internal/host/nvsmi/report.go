@@ -189,7 +189,8 @@ func (g *xmlGPU) toUnit() unassignedDevice {
 // unlistedIndex is the index of a slice that nvidia-smi -L cannot name.
 const unlistedIndex = -1
 
-// addSlices adds the slices that are described. A device with any is in MIG mode, whatever else is said of it: it is not given whole.
+// addSlices adds the slices that are described. A device with any is in MIG mode, whatever else is said of it: it is
+// not given whole.
 func (u *unassignedDevice) addSlices(described []xmlMIG) {
 	for i := range described {
 		x := &described[i]
@@ -265,7 +266,6 @@ func (u *unassignedDevice) assignProcesses(d *gpu.Device) []gpu.Process {
 		return nil
 	}
 	var out []gpu.Process
-
 	for i := range u.processes {
 		x := &u.processes[i]
 		p, ok := x.toProcess()
@@ -287,8 +287,8 @@ func (u *unassignedDevice) assignProcesses(d *gpu.Device) []gpu.Process {
 	return out
 }
 
-// addProcess adds a process of a device or slice. One that has several lines, as of its computing and of its drawing, is added once,
-// with the larger memory, as by the library's reader.
+// addProcess adds a process of a device or slice. One that has several lines, as of its computing and of its drawing,
+// is added once, with the larger memory, as by the library's reader.
 func addProcess(list []gpu.Process, p gpu.Process) []gpu.Process {
 	i := slices.IndexFunc(list, func(o gpu.Process) bool { return o.PID == p.PID && o.GPU == p.GPU })
 	if i < 0 {

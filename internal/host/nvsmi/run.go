@@ -26,8 +26,8 @@ type smiOutput struct {
 	failure *gpu.Unavailable
 }
 
-// runNvidiaSMI starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
-// returns then even if the kernel cannot end the process, because the driver hangs.
+// runNvidiaSMI starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends.
+// It returns then even if the kernel cannot end the process, because the driver hangs.
 func runNvidiaSMI(ctx context.Context, most int, path string, args ...string) smiOutput {
 	done := make(chan smiOutput, 1)
 	go func() { done <- executeNvidiaSMI(ctx, most, path, args) }()
@@ -62,7 +62,6 @@ func executeNvidiaSMI(ctx context.Context, most int, path string, args []string)
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
-
 	switch {
 	case ctx.Err() != nil:
 		return smiOutput{failure: noAnswerError(ctx)}

@@ -113,7 +113,8 @@ func cleanWord(s string) string {
 	return s
 }
 
-// kernelAddress converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an address.
+// kernelAddress converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an
+// address.
 func kernelAddress(s string) string {
 	parts := strings.Split(strings.TrimSpace(s), ":")
 	if len(parts) != 3 {
@@ -126,7 +127,6 @@ func kernelAddress(s string) string {
 	}
 
 	var n [4]uint64
-
 	for i, p := range []struct {
 		text string
 		bits int

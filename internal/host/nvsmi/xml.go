@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// xmlDocument is the part of the XML that is used, as text. It has the elements of several driver generations; a document
-// has those of one. Source of the names: outputs of drivers 340 to 590 in influxdata/telegraf
+// xmlDocument is the part of the XML that is used, as text. It has the elements of several driver generations; a
+// document has those of one. Source of the names: outputs of drivers 340 to 590 in influxdata/telegraf
 // plugins/inputs/nvidia_smi/testdata and netdata/netdata issues.
 type xmlDocument struct {
 	driver, cuda, attached string

@@ -22,10 +22,11 @@ const (
 	amd    = 0x1002
 )
 
-// ListOtherDevices lists the Intel GPUs and Ascend accelerators below root ("/" for this machine), only with vendor and PCI
-// address. If the list cannot be read, it is empty: gpuard only mentions these devices. Similar devices are left out:
-// Intel's NPUs, which are accelerators (class 0x12) and obey none of Intel's GPU variables, and Huawei's management
-// chips, which are displays (19e5:1711). Source: pci.ids, and the Linux kernel's include/linux/pci_ids.h for classes.
+// ListOtherDevices lists the Intel GPUs and Ascend accelerators below root ("/" for this machine), only with vendor and
+// PCI address. If the list cannot be read, it is empty: gpuard only mentions these devices. Similar devices are left
+// out: Intel's NPUs, which are accelerators (class 0x12) and obey none of Intel's GPU variables, and Huawei's
+// management chips, which are displays (19e5:1711). Source: pci.ids, and the Linux kernel's include/linux/pci_ids.h for
+// classes.
 func ListOtherDevices(root string) []gpu.Device {
 	folders, err := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*"))
 	if err != nil {
@@ -33,7 +34,6 @@ func ListOtherDevices(root string) []gpu.Device {
 	}
 
 	var found []gpu.Device
-
 	for _, folder := range folders {
 		class, vendor := readLine(folder, "class"), readLine(folder, "vendor")
 		d := gpu.Device{Index: len(found), PCI: filepath.Base(folder)}
@@ -51,9 +51,9 @@ func ListOtherDevices(root string) []gpu.Device {
 	return found
 }
 
-// ListCards lists the display controllers and accelerators below root ("/" for this machine) by address, with any driver or
-// none. It leaves out virtual functions (SR-IOV). The error says that the list cannot be read: the machine has no PCI,
-// or sysfs is not mounted.
+// ListCards lists the display controllers and accelerators below root ("/" for this machine) by address, with any
+// driver or none. It leaves out virtual functions (SR-IOV). The error says that the list cannot be read: the machine
+// has no PCI, or sysfs is not mounted.
 func ListCards(root string) ([]hostinfo.Card, error) {
 	entries, err := os.ReadDir(filepath.Join(root, "sys/bus/pci/devices"))
 	if err != nil {
@@ -61,7 +61,6 @@ func ListCards(root string) ([]hostinfo.Card, error) {
 	}
 
 	var found []hostinfo.Card
-
 	for _, e := range entries {
 		folder := filepath.Join(root, "sys/bus/pci/devices", e.Name())
 		class := readLine(folder, "class")

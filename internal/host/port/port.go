@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeptPort is a port that the kernel does not assign to a program that asks for any free port, as long as a process has a
-// descriptor of its socket open.
+// KeptPort is a port that the kernel does not assign to a program that asks for any free port, as long as a process has
+// a descriptor of its socket open.
 type KeptPort struct {
 	Number int
-	// Of the socket; closed on exec, see Inherit.
+	// Of the socket; closed on exec, see SetInherit.
 	FD int
 }
 
-// KeepFreePort takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So the
-// port is kept and can still be used: bind(2) to port 0 and connect(2) skip a bound port (inet_csk_find_open_port and
-// __inet_hash_connect in Linux's net/ipv4), while a program that sets SO_REUSEADDR may bind this port and listen, as
-// long as no other program listens. Libraries that listen on a given port do that: PyTorch's store
+// KeepFreePort takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So
+// the port is kept and can still be used: bind(2) to port 0 and connect(2) skip a bound port (inet_csk_find_open_port
+// and __inet_hash_connect in Linux's net/ipv4), while a program that sets SO_REUSEADDR may bind this port and listen,
+// as long as no other program listens. Libraries that listen on a given port do that: PyTorch's store
 // (torch/csrc/distributed/c10d/socket.cpp, and libuv's uv__tcp_bind), gRPC, MPI's launchers.
 //
 // It binds all addresses of both families, because a store that listens on [::] needs the port on each of them.
@@ -40,7 +40,8 @@ func KeepFreePort() (*KeptPort, error) {
 	return &KeptPort{number, fd}, nil
 }
 
-// SetInherit sets whether the programs that this process starts or executes inherit the socket, and so keep the port too.
+// SetInherit sets whether the programs that this process starts or executes inherit the socket, and so keep the port
+// too.
 func SetInherit(fd int, yes bool) {
 	flags := unix.FD_CLOEXEC
 	if yes {

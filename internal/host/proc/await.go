@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitEnd waits for the end of a process (pidfd_open(2)), and reports whether there was one. seen is called while it is
-// watched already.
+// AwaitEnd waits for the end of a process (pidfd_open(2)), and reports whether there was one. seen is called while it
+// is watched already.
 func (f FS) AwaitEnd(pid int, seen func()) bool {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// LockHolders lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID.
-// Processes that only read the file, as every look at the leases does, are not in the list. It is empty before Linux 4.1, whose
-// fdinfo does not show locks.
-// Only root can read the descriptors of other users' processes, so for other callers those are missing.
+// LockHolders lists the processes that hold a lock for writing on the file with this device number and inode, in order
+// of PID. Processes that only read the file, as every look at the leases does, are not in the list. It is empty before
+// Linux 4.1, whose fdinfo does not show locks. Only root can read the descriptors of other users' processes, so for
+// other callers those are missing.
 func (f FS) LockHolders(dev, ino uint64) []job.Blocker {
 	pids, err := f.listPIDs()
 	if err != nil {
@@ -26,7 +26,6 @@ func (f FS) LockHolders(dev, ino uint64) []job.Blocker {
 
 	var out []job.Blocker
 	var names *userNames
-
 	for _, pid := range pids {
 		if !f.holdsLock(pid, dev, ino) {
 			continue
@@ -50,7 +49,6 @@ func (f FS) listPIDs() ([]int, error) {
 	}
 
 	var pids []int
-
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
 			pids = append(pids, pid)
@@ -96,8 +94,8 @@ func isWriteLock(line string) bool {
 }
 
 // IsMountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace
-// (proc_pid_mountinfo(5)), or lies below one that shows the same folder of a disk, as docker run -v /var/tmp:/var/tmp does:
-// whose a tmpfs is does not show. It does not resolve symbolic links in path.
+// (proc_pid_mountinfo(5)), or lies below one that shows the same folder of a disk, as docker run -v /var/tmp:/var/tmp
+// does: whose a tmpfs is does not show. It does not resolve symbolic links in path.
 func (f FS) IsMountPoint(path string) (bool, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

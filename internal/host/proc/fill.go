@@ -19,10 +19,10 @@ import (
 // maxCommandLength is how much of a command line is kept, in bytes.
 const maxCommandLength = 4096
 
-// FillProcesses adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be
-// read stays as the driver reported it. A process with a start that is not that of its PID by now is gone. now is the
-// present time, from which Started is computed. apart: drivers number processes otherwise than this procfs. Then a process
-// that does not have the device open becomes one that is not known here (gpu.Process.Outside).
+// FillProcesses adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What
+// cannot be read stays as the driver reported it. A process with a start that is not that of its PID by now is gone.
+// now is the present time, from which Started is computed. apart: drivers number processes otherwise than this procfs.
+// Then a process that does not have the device open becomes one that is not known here (gpu.Process.Outside).
 func (f FS) FillProcesses(m *gpu.Machine, now time.Time, apart bool) {
 	if len(m.Processes) == 0 {
 		return
@@ -69,7 +69,6 @@ func (f FS) readProcesses(list []gpu.Process) map[int]gpu.Process {
 		if !asked {
 			known[p.PID] = gpu.Process{}
 		}
-
 		mu.Unlock()
 		if asked {
 			continue
@@ -167,7 +166,8 @@ func (f FS) commandLine(pid int, comm string) string {
 	return line
 }
 
-// DescribeProcess returns owner and command line of a process, to name it in a message. A process that is gone has neither.
+// DescribeProcess returns owner and command line of a process, to name it in a message. A process that is gone has
+// neither.
 func (f FS) DescribeProcess(pid int) job.Blocker {
 	return newBlocker(pid, f.readProcessInfo(pid, f.loadUserNames()))
 }
@@ -202,7 +202,7 @@ func (f FS) ProcessesOfUser(uid uint32) (pids []int) {
 // ProcessTree lists the PIDs in roots and all their present descendants, each once.
 func (f FS) ProcessTree(roots ...int) []int { return f.readFamily().treeOf(roots) }
 
-// ProcessTrees is Tree for several sets of processes, with one reading of procfs.
+// ProcessTrees is ProcessTree for several sets of processes, with one reading of procfs.
 func (f FS) ProcessTrees(roots map[string][]int) map[string][]int {
 	trees := map[string][]int{}
 	if len(roots) == 0 {

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// HeldDeviceFiles lists the device files that a process has open or mapped, by their paths as that process sees them, each
-// once. A program that closed its descriptors may still have them mapped. Only the owner of the process and root may
-// read that.
+// HeldDeviceFiles lists the device files that a process has open or mapped, by their paths as that process sees them,
+// each once. A program that closed its descriptors may still have them mapped. Only the owner of the process and root
+// may read that.
 func (f FS) HeldDeviceFiles(pid int) ([]string, error) {
 	open, err := withDeadline(func() ([]string, error) { return f.linksBelowDev(pid) })
 	if err != nil {
@@ -61,8 +61,8 @@ func (f FS) linksBelowDev(pid int) (found []string, err error) {
 	return found, nil
 }
 
-// confirmOnDevice keeps what is known of a process only if it has the device open that the driver lists it on. Otherwise the
-// driver means a process outside of this PID namespace, or nobody can tell.
+// confirmOnDevice keeps what is known of a process only if it has the device open that the driver lists it on.
+// Otherwise the driver means a process outside of this PID namespace, or nobody can tell.
 func (f FS) confirmOnDevice(m *gpu.Machine, p gpu.Process) gpu.Process {
 	if d, _, known := m.FindDevice(p.GPU); known && p.Start != 0 {
 		files, err := f.HeldDeviceFiles(p.PID)

@@ -34,8 +34,8 @@ func (f FS) Process(pid int) (gpu.Process, error) {
 	return p, nil
 }
 
-// HasFile reports whether a file of this path exists in the root folder of the process. Only the owner of the process and
-// root may read that; for other callers the answer is false.
+// HasFile reports whether a file of this path exists in the root folder of the process. Only the owner of the process
+// and root may read that; for other callers the answer is false.
 func (f FS) HasFile(pid int, path string) bool {
 	_, err := withDeadline(func() (fs.FileInfo, error) {
 		return os.Lstat(filepath.Join(f.root, strconv.Itoa(pid), "root", path))

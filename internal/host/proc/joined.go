@@ -16,8 +16,8 @@ const (
 	tcpListen      = "0A"
 )
 
-// ConnectedGroups reports which groups of processes have a TCP connection from or to a port of this machine, and which group
-// listens on it: -1 if none does.
+// ConnectedGroups reports which groups of processes have a TCP connection from or to a port of this machine, and which
+// group listens on it: -1 if none does.
 func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int) {
 	joined, host = make([]bool, len(groups)), -1
 

@@ -20,7 +20,6 @@ func (f FS) Libraries(pid int) ([]string, error) {
 	}
 
 	var out []string
-
 	for line := range strings.Lines(string(b)) {
 		_, path, ok := strings.Cut(line, "/")
 		path, _, _ = strings.Cut("/"+path, " (deleted)")

@@ -20,8 +20,8 @@ import (
 // one belongs to the first network namespace or a file of procfs as long as the machine runs.
 func (f FS) InitialMountNamespace() (bool, error) { return f.isInInitialMounts("self", "/") }
 
-// isInInitialMounts is InitialMountNamespace for a process and its root folder. The root folder is the root of a mount, except in
-// a chroot.
+// isInInitialMounts is InitialMountNamespace for a process and its root folder. The root folder is the root of a mount,
+// except in a chroot.
 func (f FS) isInInitialMounts(pid, root string) (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, pid, "ns", "mnt"))
 	if err != nil {
@@ -39,8 +39,8 @@ func (f FS) isInInitialMounts(pid, root string) (bool, error) {
 	return !chroot, nil
 }
 
-// FolderSight says whether the rest of the machine sees the files in the folder path; why is the reason for space.Private. In
-// a PID namespace other than the machine's it cannot be known, and the answer is space.Unclear.
+// FolderSight says whether the rest of the machine sees the files in the folder path; why is the reason for
+// space.Private. In a PID namespace other than the machine's it cannot be known, and the answer is space.Unclear.
 func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {
@@ -79,9 +79,9 @@ func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 	return s, why, nil
 }
 
-// ChoiceSight says whether the rest of the machine, looking for the folder of leases, chooses the folder path that was chosen here.
-// locate chooses below a root folder; run is the folder in which the places are that are better than path. why is the reason for
-// space.Private, and missing what has to be mounted here then.
+// ChoiceSight says whether the rest of the machine, looking for the folder of leases, chooses the folder path that was
+// chosen here. locate chooses below a root folder; run is the folder in which the places are that are better than path.
+// why is the reason for space.Private, and missing what has to be mounted here then.
 func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s space.Sight, why, missing string, err error) {
 	if first, err := f.InitialMountNamespace(); err != nil || first {
 		return space.Common, "", "", ignoreMissing(err)
@@ -131,8 +131,8 @@ func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
 	return space.Common, true
 }
 
-// findOutsideRoot returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1
-// for root, else of an ancestor of this process.
+// findOutsideRoot returns the root folder of a process that sees the machine's files, if the caller may read it: of
+// process 1 for root, else of an ancestor of this process.
 func (f FS) findOutsideRoot() (root string, found bool) {
 	root = filepath.Join(f.root, "1", "root")
 	if unix.Access(root+"/", unix.F_OK) == nil {

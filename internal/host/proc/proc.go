@@ -58,19 +58,20 @@ type Stat struct {
 	CPU time.Duration
 	// It is on its way out: it runs no code of its own any more.
 	Exits bool
-	// Starting: an execve(2) is under way, and the process has no arguments and no environment yet. False where the caller
-	// may not know.
+	// Starting: an execve(2) is under way, and the process has no arguments and no environment yet. False where the
+	// caller may not know.
 	Starting bool
 }
 
 // StateGone is the State of a process that does not exist.
 const StateGone = "gone"
 
-// ticksPerSecond is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
+// ticksPerSecond is USER_HZ, which the kernel fixes at 100 for every architecture Go supports
+// (include/asm-generic/param.h).
 const ticksPerSecond = 100
 
-// slowReadDeadline is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock,
-// and a process that is stuck in a driver can hold it for ever.
+// slowReadDeadline is the deadline of reads that may wait for another process: cmdline and environ take that process's
+// memory lock, and a process that is stuck in a driver can hold it for ever.
 const slowReadDeadline = 300 * time.Millisecond
 
 // Stat reads one process. The error is os.ErrNotExist if there is no such process, or if procfs hides it (hidepid=).
@@ -114,8 +115,8 @@ func parseStat(line string) (Stat, bool) {
 	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: ticksToDuration(p.CPU), Exits: p.Exits, Starting: p.Starting}, ok
 }
 
-// IsAlive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
-// A process that procfs hides counts as alive: it exists, and more cannot be known.
+// IsAlive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not
+// alive. A process that procfs hides counts as alive: it exists, and more cannot be known.
 func (f FS) IsAlive(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -139,8 +140,8 @@ func (f FS) IsGroupAlive(group int) bool {
 	})
 }
 
-// isHidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0
-// to it fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
+// isHidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal
+// 0 to it fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
 func (f FS) isHidden(pid int) bool {
 	if f.root != "/proc" || pid <= 0 {
 		return false
@@ -148,7 +149,8 @@ func (f FS) isHidden(pid int) bool {
 	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
 }
 
-// MissingReason says why there is nothing to be done about a process: it is not there, it has ended, or procfs hides it; "" where it lives.
+// MissingReason says why there is nothing to be done about a process: it is not there, it has ended, or procfs hides
+// it; "" where it lives.
 func (f FS) MissingReason(pid int) string {
 	s, err := f.Stat(pid)
 	switch {
@@ -257,8 +259,8 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	return total, available, nil
 }
 
-// ResidentMemory is the memory of the machine that a process has in use, with what it shares with others (proc_pid_statm(5)); 0 where that is
-// not known.
+// ResidentMemory is the memory of the machine that a process has in use, with what it shares with others
+// (proc_pid_statm(5)); 0 where that is not known.
 func (f FS) ResidentMemory(pid int) gpu.Bytes {
 	text, err := f.readFile(256, strconv.Itoa(pid), "statm")
 	if err != nil {
@@ -278,7 +280,8 @@ func (f FS) ResidentMemory(pid int) gpu.Bytes {
 	return gpu.Bytes(pages) * gpu.Bytes(os.Getpagesize()) //nolint:gosec // a page is small
 }
 
-// Processors are how many the machine has, and the time that all together have worked since boot (proc_stat(5)); 0 where that is not known.
+// Processors are how many the machine has, and the time that all together have worked since boot (proc_stat(5)); 0
+// where that is not known.
 func (f FS) Processors() (count int, worked time.Duration) {
 	text, err := f.readFile(1<<20, "stat")
 	if err != nil {
@@ -320,14 +323,15 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
-// HostName is the name of the machine, in the UTS namespace of the reader (proc_sys_kernel(5)); "" if it cannot be read.
+// HostName is the name of the machine, in the UTS namespace of the reader (proc_sys_kernel(5)); "" if it cannot be
+// read.
 func (f FS) HostName() string {
 	b, _ := f.readFile(256, "sys", "kernel", "hostname")
 	return strings.TrimSuffix(string(b), "\n")
 }
 
-// PIDNamespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
-// read.
+// PIDNamespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot
+// be read.
 func (f FS) PIDNamespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(f.root, "self", "ns", "pid"), &st) != nil {
@@ -361,8 +365,8 @@ func (f FS) Arguments(pid int) []string {
 	return words
 }
 
-// readAfterExec reads a list that execve(2) gives to a process. During that call, which takes longer on a busy machine, a
-// process has neither arguments nor environment; readAfterExec waits for its end, but not for long.
+// readAfterExec reads a list that execve(2) gives to a process. During that call, which takes longer on a busy machine,
+// a process has neither arguments nor environment; readAfterExec waits for its end, but not for long.
 func (f FS) readAfterExec(pid int, file string) ([]string, error) {
 	hasBegun := false
 	for pause := time.Millisecond; ; {

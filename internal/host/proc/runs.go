@@ -6,8 +6,9 @@ import "slices"
 // include/linux/sched.h).
 const commLength = 15
 
-// IsProgramRunning reports whether any process of the machine has the name of a program. sees is false where that cannot be known:
-// in a PID namespace other than the machine's, and if procfs hides processes of other users (hidepid=).
+// IsProgramRunning reports whether any process of the machine has the name of a program. sees is false where that
+// cannot be known: in a PID namespace other than the machine's, and if procfs hides processes of other users
+// (hidepid=).
 func (f FS) IsProgramRunning(program string) (runs, sees bool) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {

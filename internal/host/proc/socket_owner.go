@@ -31,8 +31,8 @@ func (f FS) SocketOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
 	return f.scanSocketOwner(local, remote)
 }
 
-// querySocketOwner asks for one socket by its two addresses (sock_diag(7)): that does not take longer the more sockets there
-// are, as the list in /proc does. The error is ENOENT where there is none.
+// querySocketOwner asks for one socket by its two addresses (sock_diag(7)): that does not take longer the more sockets
+// there are, as the list in /proc does. The error is ENOENT where there is none.
 func querySocketOwner(local, remote netip.AddrPort) (uint32, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {

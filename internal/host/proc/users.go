@@ -35,8 +35,8 @@ func (f FS) IDs() space.IDs {
 	return space.ParseIDs(string(own), string(overflow))
 }
 
-// IsRoot reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there
-// the files of procfs belong to a uid that is not mapped.
+// IsRoot reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not:
+// there the files of procfs belong to a uid that is not mapped.
 func (f FS) IsRoot() bool {
 	var st unix.Stat_t
 	return os.Geteuid() == 0 && (unix.Stat(f.root, &st) != nil || st.Uid == 0)
@@ -45,7 +45,8 @@ func (f FS) IsRoot() bool {
 // User is the login name of uid, or the number if it has no name.
 func (f FS) User(uid uint32) string { return f.loadUserNames().lookupName(uid) }
 
-// nameCacheTime is how long a name, or that there is none, counts: a directory service may answer again, and people get accounts.
+// nameCacheTime is how long a name, or that there is none, counts: a directory service may answer again, and people get
+// accounts.
 const nameCacheTime = time.Minute
 
 // userNames keeps names, because each that is not in the file costs a process. It is safe for several goroutines.
@@ -118,7 +119,8 @@ func (f FS) AccountExists(database, name string) bool {
 	return found
 }
 
-// namesOfIDs returns the names of ids: all that the file has, and for other ids the one of the name service if ask is set.
+// namesOfIDs returns the names of ids: all that the file has, and for other ids the one of the name service if ask is
+// set.
 func namesOfIDs(path, database string, ids []uint32, ask bool) (names []string) {
 	known := map[uint32]bool{}
 	eachEntry(path, func(id uint32, name string) {
@@ -129,7 +131,6 @@ func namesOfIDs(path, database string, ids []uint32, ask bool) (names []string) 
 	})
 
 	var rest []string
-
 	for _, id := range ids {
 		if !known[id] {
 			rest = append(rest, strconv.FormatUint(uint64(id), 10))

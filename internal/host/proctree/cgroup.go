@@ -16,7 +16,8 @@ import (
 )
 
 // cgroup is a control group (cgroups(7), version 2) in which the command is started. It has no limits. Its use is that
-// a process does not leave it by losing its parent, and that one write to cgroup.killMembers ends all processes in it. A nil
+// a process does not leave it by losing its parent, and that one write to cgroup.killMembers ends all processes in it.
+// A nil
 // *cgroup means that there is none, and has no members.
 type cgroup struct {
 	// cgroupfs.Prefix, the PID of its maker, a point and a number.
@@ -24,8 +25,8 @@ type cgroup struct {
 	file *os.File
 }
 
-// newCgroup makes a cgroup below that of this process. It returns nil if this process may not do that, or if the kernel has no
-// cgroup.killMembers (before Linux 5.14).
+// newCgroup makes a cgroup below that of this process. It returns nil if this process may not do that, or if the kernel
+// has no cgroup.killMembers (before Linux 5.14).
 func newCgroup(number int) *cgroup {
 	parent := cgroupfs.Own("")
 	if parent == "" || cgroupfs.Fixed(parent) != "" {
@@ -55,8 +56,8 @@ func newCgroup(number int) *cgroup {
 // maxSetupTime is longer than a cgroup is empty before its command is in it.
 const maxSetupTime = 10 * time.Second
 
-// removeStaleCgroups removes empty cgroups that ended processes left, and those of this process. Not new ones: in another PID namespace
-// their maker seems to have ended, and it would have to do without.
+// removeStaleCgroups removes empty cgroups that ended processes left, and those of this process. Not new ones: in
+// another PID namespace their maker seems to have ended, and it would have to do without.
 func removeStaleCgroups(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, cgroupfs.Prefix+"[0-9]*"))
 	for _, dir := range left {
@@ -84,8 +85,8 @@ func (g *cgroup) listMembers() (pids []int) {
 	return pids
 }
 
-// killMembers moves the spared processes out of the cgroup, and ends all that are in it. One in a cgroup below stays there, because that may
-// have limits, or be the wall of a job; then Kill ends the others one by one.
+// killMembers moves the spared processes out of the cgroup, and ends all that are in it. One in a cgroup below stays
+// there, because that may have limits, or be the wall of a job; then Kill ends the others one by one.
 func (g *cgroup) killMembers(spared []int) {
 	if g == nil {
 		return
@@ -108,8 +109,8 @@ func (g *cgroup) moveOut(pids []int) (ok bool) {
 	return ok
 }
 
-// emptyAndRemove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups that the
-// command made below, because those may have limits; then the cgroup stays.
+// emptyAndRemove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups
+// that the command made below, because those may have limits; then the cgroup stays.
 func (g *cgroup) emptyAndRemove() {
 	if g == nil {
 		return

@@ -26,14 +26,14 @@ import (
 type Tree struct {
 	awaited, spare func(pid int) bool
 	keeps          func(pid int) bool // nil: none
-	// Children from before Adopt, with their start: another program started them.
+	// Children from before AdoptOrphans, with their start: another program started them.
 	before map[int]uint64
 	stop   chan struct{}
 	done   sync.WaitGroup
 	// PIDs that were signalled to end.
 	told  []int
 	group *cgroup
-	// Number of calls of Group.
+	// Number of calls of NewGroup.
 	groups int
 }
 
@@ -41,11 +41,11 @@ type Tree struct {
 // distinguish those from orphans, and if it reaps one first, its starter gets an error.
 const reapDelay = 300 * time.Millisecond
 
-// AdoptOrphans makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps them when
-// they end, except for those for which awaited is true: the caller waits for them. Processes for which spare is true,
-// and their descendants, are not part of the tree. Neither are the children that this process has already: a script may
-// have started them before it became this program (exec). The processes in its cgroup are part of the tree, see Group.
-// A child for which keeps is true ends its own descendants when it is asked to: Signal leaves them to it.
+// AdoptOrphans makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps
+// them when they end, except for those for which awaited is true: the caller waits for them. Processes for which spare
+// is true, and their descendants, are not part of the tree. Neither are the children that this process has already: a
+// script may have started them before it became this program (exec). The processes in its cgroup are part of the tree,
+// see NewGroup. A child for which keeps is true ends its own descendants when it is asked to: Signal leaves them to it.
 func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 	t := &Tree{awaited: awaited, spare: spare, keeps: keeps, before: map[int]uint64{}, stop: make(chan struct{})}
 	if !hasNoChild() {
@@ -63,8 +63,8 @@ func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 	return t
 }
 
-// NewGroup returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one each
-// time: after cgroup.killMembers, a cgroup may also end what is started in it later (seen with Linux 6.18).
+// NewGroup returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one
+// each time: after cgroup.killMembers, a cgroup may also end what is started in it later (seen with Linux 6.18).
 func (t *Tree) NewGroup() *os.File {
 	t.group.emptyAndRemove()
 	t.groups++
@@ -76,8 +76,8 @@ func (t *Tree) NewGroup() *os.File {
 	return t.group.file
 }
 
-// StopReaping reaps the processes that have ended, and stops reaping. The remaining descendants become children of init when
-// this process ends.
+// StopReaping reaps the processes that have ended, and stops reaping. The remaining descendants become children of init
+// when this process ends.
 func (t *Tree) StopReaping() {
 	close(t.stop)
 	t.done.Wait()
@@ -96,7 +96,6 @@ func (t *Tree) reapOrphans() {
 	tick := time.NewTicker(reapDelay)
 	defer tick.Stop()
 	var before []int
-
 	for {
 		select {
 		case <-t.stop:
@@ -110,7 +109,6 @@ func (t *Tree) reapOrphans() {
 		}
 
 		var ended []int
-
 		for pid, p := range sys.ReadProcesses() {
 			if p.Parent != os.Getpid() || p.State != 'Z' || t.awaited(pid) {
 				continue
@@ -153,7 +151,6 @@ func (t *Tree) membersAndSpared() (found map[int]sys.Process, spared []int) {
 	}
 
 	var roots, aside []int
-
 	for _, pid := range children[os.Getpid()] {
 		if start, known := t.before[pid]; known && start == all[pid].Start || t.spare(pid) {
 			aside = append(aside, pid)
@@ -194,8 +191,8 @@ func withDescendants(pids []int, children map[int][]int) map[int]bool {
 	return known
 }
 
-// SignalAll sends a signal ("SIGTERM") to every member that is not below a keeper, and reports whether there was a member. It
-// also continues stopped members, so that they receive it.
+// SignalAll sends a signal ("SIGTERM") to every member that is not below a keeper, and reports whether there was a
+// member. It also continues stopped members, so that they receive it.
 func (t *Tree) SignalAll(name string) bool {
 	members, _ := t.membersAndSpared()
 	kept := t.belowKeepers(members)
@@ -233,8 +230,8 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 	return kept
 }
 
-// End asks every member to end ("SIGTERM"), and kills those that are left when ctx ends. It returns when there are no more, or
-// with an error as Kill.
+// End asks every member to end ("SIGTERM"), and kills those that are left when ctx ends. It returns when there are no
+// more, or with an error as Kill.
 func (t *Tree) End(ctx context.Context, signal string, patience time.Duration) error {
 	if ctx.Err() == nil && t.SignalAll(signal) {
 		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && len(t.Members()) > 0; {
@@ -286,8 +283,8 @@ func (t *Tree) Kill(patience time.Duration) error {
 	}
 }
 
-// reapSignalled reaps, without the delay of bury, the processes that were signalled to end and are children of this one by
-// now.
+// reapSignalled reaps, without the delay of bury, the processes that were signalled to end and are children of this one
+// by now.
 func (t *Tree) reapSignalled() {
 	for _, pid := range t.told {
 		if p, ok := sys.ReadProcess(pid); ok && p.Parent == os.Getpid() && p.State == 'Z' && !t.awaited(pid) {

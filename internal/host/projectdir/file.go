@@ -58,7 +58,8 @@ func (f *Folder) SetPlacement(p service.Placement) error {
 	return writeJSON(f.filePath(placementFile), p)
 }
 
-// ReadRecord reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be read.
+// ReadRecord reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be
+// read.
 func (f *Folder) ReadRecord(instance string) (r service.Record, found bool) {
 	err := readJSON(f.instancePath(instance, recordFile), &r)
 	return r, err == nil
@@ -69,8 +70,8 @@ func (f *Folder) SetRecord(instance string, r service.Record) error {
 	return writeJSON(f.instancePath(instance, recordFile), r)
 }
 
-// RequestedEnd returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end without
-// delay.
+// RequestedEnd returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end
+// without delay.
 func (f *Folder) RequestedEnd(instance string) (hash string, now bool) {
 	hash = f.readLine(instance, endFile)
 	return hash, hash != "" && f.readLine(instance, hurryFile) == hash

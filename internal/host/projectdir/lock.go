@@ -18,7 +18,8 @@ type Lock struct{ File *os.File }
 // Release closes this process's descriptor of the lock.
 func (l *Lock) Release() { _ = l.File.Close() }
 
-// LockForEdit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to try.
+// LockForEdit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to
+// try.
 func (f *Folder) LockForEdit(patience time.Duration) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lock, err := lockPath(f.filePath(editLock))
@@ -57,8 +58,8 @@ func (f *Folder) HasKeeper(instance string) bool {
 	return isLocked(f.instancePath(instance, keeperLock))
 }
 
-// LockLife takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
-// it. The caller holds the instance's lock (Keep).
+// LockLife takes the lock that the command of an instance inherits; nil if an earlier command or one of its children
+// has it. The caller holds the instance's lock (Keep).
 func (f *Folder) LockLife(instance string) (*Lock, error) {
 	return lockPath(f.instancePath(instance, lifeLock))
 }

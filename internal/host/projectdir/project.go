@@ -1,7 +1,7 @@
-// Package projectdir keeps the wanted and the actual state of the services of a project: small files and locks in a folder
-// that only its owner can enter. Each living supervisor, keeper and command holds a lock, which the kernel drops when
-// the process ends. A change of a file or the end of a lock wakes the watchers. The package decides nothing and starts
-// nothing.
+// Package projectdir keeps the wanted and the actual state of the services of a project: small files and locks in a
+// folder that only its owner can enter. Each living supervisor, keeper and command holds a lock, which the kernel drops
+// when the process ends. A change of a file or the end of a lock wakes the watchers. The package decides nothing and
+// starts nothing.
 //
 //	f, err := project.MakeFolder(top, project.ID(file))
 //	lock, err := f.Edit(time.Second)
@@ -57,7 +57,8 @@ func ID(file string) string {
 	return clean[:min(len(clean), 32)] + "-" + hex.EncodeToString(sum[:6])
 }
 
-// MakeFolder opens the folder of a project in top. It makes the folder and top if they are missing, but no folder above top.
+// MakeFolder opens the folder of a project in top. It makes the folder and top if they are missing, but no folder above
+// top.
 func MakeFolder(top, id string) (*Folder, error) {
 	path := filepath.Join(top, id)
 	for _, dir := range []string{top, path, filepath.Join(path, instancesFolder)} {

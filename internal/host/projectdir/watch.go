@@ -23,8 +23,8 @@ type Watcher struct {
 	stop    context.CancelFunc
 }
 
-// pollInterval is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
-// programs (fs.inotify.max_user_instances).
+// pollInterval is the time between two values of Changed without inotify: by default a user has 128 inotify instances
+// for all programs (fs.inotify.max_user_instances).
 const pollInterval = time.Second
 
 // Watch begins to watch the project, or only one instance of it. It does not report changes before it returned, so read
@@ -136,8 +136,8 @@ func (w *Watcher) judgeEvent(name string, what uint32) (tells, lock bool) {
 	return true, false
 }
 
-// notifyRepeatedly sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
-// __fput), and on a busy machine the drop can come later.
+// notifyRepeatedly sends more values: the kernel announces the end of a lock just before it drops it (Linux
+// fs/file_table.c, __fput), and on a busy machine the drop can come later.
 func (w *Watcher) notifyRepeatedly(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// FindEnvironments lists environments: first the active ones (VIRTUAL_ENV, CONDA_PREFIX, python3 and python of PATH), then those in
-// the working directory (.venv, venv, pixi's), those of conda's list (~/.conda/environments.txt) and of pyenv, and the
-// system's. It returns at most 24, each once.
+// FindEnvironments lists environments: first the active ones (VIRTUAL_ENV, CONDA_PREFIX, python3 and python of PATH),
+// then those in the working directory (.venv, venv, pixi's), those of conda's list (~/.conda/environments.txt) and of
+// pyenv, and the system's. It returns at most 24, each once.
 func (w SearchScope) FindEnvironments() []Environment {
 	var found []Environment
 	add := func(p Environment, ok bool) {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// NamedEnvironment returns the environment that a user names by the path of an interpreter or of an environment's folder, by a
-// folder with a .venv in it, by the name of a conda environment or of a version of pyenv, or by a program on PATH
-// ("python3.11"). The error says what was searched for.
+// NamedEnvironment returns the environment that a user names by the path of an interpreter or of an environment's
+// folder, by a folder with a .venv in it, by the name of a conda environment or of a version of pyenv, or by a program
+// on PATH ("python3.11"). The error says what was searched for.
 func (w SearchScope) NamedEnvironment(name string) (Environment, error) {
 	if name == "" {
 		return Environment{}, errors.New("it has no name")
@@ -86,8 +86,8 @@ func (w SearchScope) environmentAtPath(path string) (Environment, error) {
 	return Environment{}, errors.New("there is no Python in this folder (bin/python3), and no .venv")
 }
 
-// condaPrefixesNamed returns the folders where conda may have an environment of that name. Source: docs.conda.io, "Specify
-// environment directories" (envs_dirs).
+// condaPrefixesNamed returns the folders where conda may have an environment of that name. Source: docs.conda.io,
+// "Specify environment directories" (envs_dirs).
 func (w SearchScope) condaPrefixesNamed(name string) []string {
 	var prefixes []string
 	for _, variable := range []string{"CONDA_ENVS_PATH", "CONDA_ENVS_DIRS"} {

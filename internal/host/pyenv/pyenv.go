@@ -78,8 +78,8 @@ func (w SearchScope) isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// resolveLinks follows the links of a path, also to a file that does not exist. Below the Root of a test, absolute links
-// stay below it.
+// resolveLinks follows the links of a path, also to a file that does not exist. Below the Root of a test, absolute
+// links stay below it.
 func (w SearchScope) resolveLinks(path string) string {
 	if w.Root == "/" {
 		if target, err := filepath.EvalSymlinks(path); err == nil {

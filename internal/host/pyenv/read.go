@@ -37,8 +37,8 @@ func (w SearchScope) CondaFiles(p Environment) []string {
 	return names
 }
 
-// PackageFolders returns the environment's own folders of packages, in the order in which Python searches them, and their
-// Python version ("3.11"): that of the place, or else the newest in the environment. It stops early if ctx ends.
+// PackageFolders returns the environment's own folders of packages, in the order in which Python searches them, and
+// their Python version ("3.11"): that of the place, or else the newest in the environment. It stops early if ctx ends.
 func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders []PackageFolder, version string) {
 	version = p.Version
 	if version == "" || !w.hasVersion(p.Prefix, version) {
@@ -65,8 +65,8 @@ func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders
 	return w.readFolders(ctx, paths), version
 }
 
-// SharedFolders returns the other folders that Python searches: before the environment's own those of PYTHONPATH, and after
-// them the user's, if user is set. Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
+// SharedFolders returns the other folders that Python searches: before the environment's own those of PYTHONPATH, and
+// after them the user's, if user is set. Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
 func (w SearchScope) SharedFolders(ctx context.Context, version string, user bool) (before, after []PackageFolder) {
 	var paths []string
 	for _, path := range filepath.SplitList(w.envValue("PYTHONPATH")) {
@@ -91,7 +91,6 @@ func (w SearchScope) SharedFolders(ctx context.Context, version string, user boo
 func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageFolder {
 	var folders []PackageFolder
 	var seen []os.FileInfo
-
 	for _, path := range paths {
 		info, err := w.statPath(path)
 		if err != nil || !info.IsDir() || ctx.Err() != nil {

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/quota"
 )
 
-// Locks say which process measures what: each name is a byte of a file, and whoever has its lock measures that. A lock ends
-// with the last process that has the file open as it was locked.
+// Locks say which process measures what: each name is a byte of a file, and whoever has its lock measures that. A lock
+// ends with the last process that has the file open as it was locked.
 type Locks struct{ file *os.File }
 
 // NewLocks uses an open file for locks; Close closes it.
@@ -49,15 +49,15 @@ func (l *Locks) WaitForLock(name string) error {
 // ReleaseLock gives up the lock of a name.
 func (l *Locks) ReleaseLock(name string) { _ = l.setLock(unix.F_OFD_SETLK, unix.F_UNLCK, name) }
 
-// Members is what belongs to a lease although it has left its tree: PIDs and their starts, by lease. Without it what enforces
-// shares does not count these.
+// Members is what belongs to a lease although it has left its tree: PIDs and their starts, by lease. Without it what
+// enforces shares does not count these.
 type Members = map[string]map[int]uint64
 
 // Used is what was measured, by lease: for the history alone.
 type Used = map[string]quota.Measured
 
-// sharedNote is a part of the file, in which one measuring process leaves something for the next one: a JSON value, and behind it
-// what is left of an earlier, longer one.
+// sharedNote is a part of the file, in which one measuring process leaves something for the next one: a JSON value, and
+// behind it what is left of an earlier, longer one.
 type sharedNote struct {
 	lock string
 	at   int64 // of noteSize bytes

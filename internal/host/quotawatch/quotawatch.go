@@ -1,6 +1,6 @@
-// Package quotawatch has what a process that measures shares needs of the machine: to be started next to a holder, to agree
-// with others of its kind who measures what, to write a line to a command's standard error, and to end a process. It does
-// not measure, and does not decide which process is warned or ended.
+// Package quotawatch has what a process that measures shares needs of the machine: to be started next to a holder, to
+// agree with others of its kind who measures what, to write a line to a command's standard error, and to end a process.
+// It does not measure, and does not decide which process is warned or ended.
 //
 //	cmd, err := quotawatch.StartMeasuring(locks, args...)
 //	// in that process:
@@ -25,9 +25,9 @@ import (
 // MeasureFlag is the first argument of such a process.
 const MeasureFlag = "__measure"
 
-// StartMeasuring starts this program again as a child that has the locks. The child inherits no descriptor of a lease: it would keep
-// the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor of the locks on its
-// command line. The caller waits for the child.
+// StartMeasuring starts this program again as a child that has the locks. The child inherits no descriptor of a lease:
+// it would keep the lease alive while a driver call in it hangs. args follow MeasureFlag and the number of the
+// descriptor of the locks on its command line. The caller waits for the child.
 func StartMeasuring(locks *Locks, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{filepath.Base(os.Args[0]), MeasureFlag, "3"}, args...)
@@ -48,11 +48,11 @@ func inheritedFile(number string) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "locks"), nil //nolint:gosec // a descriptor
 }
 
-// tellTimeout is how long Tell waits for a stopped terminal or a full pipe.
+// tellTimeout is how long WriteToStderr waits for a stopped terminal or a full pipe.
 const tellTimeout = 300 * time.Millisecond
 
-// WriteToStderr writes a line to the present standard error of the process pidfd. It closes it afterwards, because the reader of
-// a pipe would wait for this process otherwise. Only the owner of the process and root may.
+// WriteToStderr writes a line to the present standard error of the process pidfd. It closes it afterwards, because the
+// reader of a pipe would wait for this process otherwise. Only the owner of the process and root may.
 func WriteToStderr(pidfd, pid int, line string) error {
 	fd, err := openStandardError(pidfd, pid)
 	if err != nil {
@@ -102,8 +102,8 @@ func openStandardError(pidfd, pid int) (int, error) {
 	return fd, nil
 }
 
-// EndProcess sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID is still
-// that of the right process.
+// EndProcess sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID
+// is still that of the right process.
 func EndProcess(pid int, force bool, sure func() bool) error {
 	sig := unix.SIGTERM
 	if force {

@@ -1,5 +1,5 @@
-// Package readiness checks once whether a program is ready: by a command, a CheckTCP connection or an CheckHTTP request. The
-// caller decides when to check again, and for how long.
+// Package readiness checks once whether a program is ready: by a command, a CheckTCP connection or an CheckHTTP
+// request. The caller decides when to check again, and for how long.
 //
 //	err := ready.CheckHTTP(ctx, "http://127.0.0.1:8000/health") // nil: it is ready
 package readiness
@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// CheckCommand runs a command in folder with the environment env, and returns nil if it ends with 0. It kills the command
-// and its process group when ctx ends. The error has the last line of its output.
+// CheckCommand runs a command in folder with the environment env, and returns nil if it ends with 0. It kills the
+// command and its process group when ctx ends. The error has the last line of its output.
 func CheckCommand(ctx context.Context, argv []string, folder string, env []string) error {
 	if len(argv) == 0 {
 		return errors.New("cannot ask whether it is ready: the command is empty")
@@ -39,7 +39,6 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
-
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		// It ended with 0, and a child of it may still have the output open.
@@ -53,8 +52,8 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	return err
 }
 
-// findProgram searches a program on the PATH in env, not on that of this process. If it is not found, the start of the command
-// fails.
+// findProgram searches a program on the PATH in env, not on that of this process. If it is not found, the start of the
+// command fails.
 func findProgram(name string, env []string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -131,7 +130,8 @@ func CheckHTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// dialAddress tries a port without a host at both loopback addresses, because the program may listen at only one of them.
+// dialAddress tries a port without a host at both loopback addresses, because the program may listen at only one of
+// them.
 func dialAddress(ctx context.Context, address string) (net.Conn, error) {
 	addresses := []string{address}
 	if !strings.Contains(address, ":") {
@@ -139,7 +139,6 @@ func dialAddress(ctx context.Context, address string) (net.Conn, error) {
 	}
 
 	var first error
-
 	for _, a := range addresses {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a)
 		if err == nil {

@@ -1,6 +1,6 @@
 // Package slurmcmd drives Slurm by its own commands: sbatch, squeue, scontrol, sinfo, scancel and, where there is one,
-// sacct. No shell is between, formats are named, and variables that change what these commands do are left out. What they
-// print is read by text/slurmout. It keeps nothing.
+// sacct. No shell is between, formats are named, and variables that change what these commands do are left out. What
+// they print is read by text/slurmout. It keeps nothing.
 //
 //	c := slurm.Commands{Env: os.Environ(), Patience: 10 * time.Second}
 //	id, err := c.Submit(ctx, "/home/alice/job.sh")
@@ -104,9 +104,9 @@ func joinLines(text string) string {
 	return strings.Join(parts, "; ")
 }
 
-// commandEnv leaves out what would change the answers: formats, filters and options of single commands
-// (SQUEUE_FORMAT, SBATCH_PARTITION, SLURM_TIME_FORMAT), and the job that this process may be in. What chooses the cluster
-// stays, and who pays, which gpuard has no word for.
+// commandEnv leaves out what would change the answers: formats, filters and options of single commands (SQUEUE_FORMAT,
+// SBATCH_PARTITION, SLURM_TIME_FORMAT), and the job that this process may be in. What chooses the cluster stays, and
+// who pays, which gpuard has no word for.
 func commandEnv(env []string) []string {
 	kept := []string{"LC_ALL=C"}
 	for _, pair := range env {
@@ -157,13 +157,12 @@ func (c Commands) TestSubmit(ctx context.Context, script string) (string, error)
 	return joinLines(errs), nil
 }
 
-// ReadQueue is what squeue says in a format of the jobs with these IDs, also of those that have ended a short time ago. What
-// it does not know is not in it.
+// ReadQueue is what squeue says in a format of the jobs with these IDs, also of those that have ended a short time ago.
+// What it does not know is not in it.
 func (c Commands) ReadQueue(ctx context.Context, format string, ids []string) (string, error) {
 	// An argument may have 128 KiB.
 	const most = 500
 	var text strings.Builder
-
 	for len(ids) > 0 {
 		some := ids[:min(most, len(ids))]
 		ids = ids[len(some):]

@@ -193,8 +193,8 @@ func liveLeases(lists ...[]foundEntry) []job.Lease {
 }
 
 // Claim calls decide and writes the lease that it returns, both under the folder lock: no other claim comes in between.
-// draftLease gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and no
-// lease is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease
+// decide gets the live leases and tickets and returns the lease without an id. Its error is returned as it is, and
+// no lease is written. If the folder is full or cannot be written, no file remains. decide is called again if a lease
 // appeared in another state folder in the meantime. mine is the caller's ticket or nil; once the lease is written, it
 // is withdrawn before the folder lock is released.
 func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
@@ -247,7 +247,7 @@ func (f *Folder) claimWithRetry(root *sys.Dir, boot string, decide func(View) (j
 	}
 }
 
-// decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
+// draftLease gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
 // at that time.
 func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*leaseDraft, []foundEntry, error) {
 	folder, err := f.ownFolderName(root, "leases")
@@ -347,7 +347,8 @@ func newID(taken map[string]bool) string {
 	}
 }
 
-// writeLease makes the two files of a lease: the content first and the locked file last, because that file makes it a lease.
+// writeLease makes the two files of a lease: the content first and the locked file last, because that file makes it a
+// lease.
 func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	l := &d.lease
 	dir, err := openOwnFolder(root, "leases", folderName(l))
@@ -427,8 +428,8 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	return lock, nil
 }
 
-// sweepOwnLeases removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left.
-// The folder lock is held, so no process is between creating an entry and locking it.
+// sweepOwnLeases removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the
+// caller left. The folder lock is held, so no process is between creating an entry and locking it.
 func (f *Folder) sweepOwnLeases(root *sys.Dir, own []foundEntry, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
@@ -444,7 +445,7 @@ func (f *Folder) sweepOwnLeases(root *sys.Dir, own []foundEntry, mine []string, 
 func (f *Folder) removeLeftovers(root *sys.Dir, name string, uid uint32) {
 	dir, err := f.openUser(root, "leases", name, uid)
 	if err != nil {
-		// Gone, or another user's by now: write will report it.
+		// Gone, or another user's by now: writeLease will report it.
 		return
 	}
 

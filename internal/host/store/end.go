@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// EndIfUnheld removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it
-// after the command has ended and the caller has closed its own descriptor of the lock.
+// EndIfUnheld removes a lease if no process holds its lock, and else returns false; then record the holders with
+// RecordHolders. Call it after the command has ended and the caller has closed its own descriptor of the lock.
 func (f *Folder) EndIfUnheld(l job.Lease, boot string) (bool, error) {
 	root, err := f.lockFolder()
 	if err != nil {
@@ -76,8 +76,9 @@ func (f *Folder) removeLease(root *sys.Dir, l job.Lease, boot string) error {
 	return f.writeState(s)
 }
 
-// removePair removes the two files of a lease, and reports whether they were there. It works by the folder's descriptor, because root does it in folders of
-// other users: by path, a symbolic link could direct it elsewhere, such as to a live lease of a third user.
+// removePair removes the two files of a lease, and reports whether they were there. It works by the folder's
+// descriptor, because root does it in folders of other users: by path, a symbolic link could direct it elsewhere, such
+// as to a live lease of a third user.
 func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed bool, err error) {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -103,8 +104,8 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed b
 // maxHoldersNamed is how many holders a lease names at most, which keeps its content small.
 const maxHoldersNamed = 32
 
-// RecordHolders records the processes that still hold a lease after its command ended. It does not bring back a lease that is
-// gone.
+// RecordHolders records the processes that still hold a lease after its command ended. It does not bring back a lease
+// that is gone.
 func (f *Folder) RecordHolders(l job.Lease, holders []job.Blocker) error {
 	return f.updateEndedLease(l, func(l *job.Lease) bool {
 		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), maxHoldersNamed)], nil
@@ -112,8 +113,8 @@ func (f *Folder) RecordHolders(l job.Lease, holders []job.Blocker) error {
 	})
 }
 
-// updateEndedLease changes the content of a lease after its command ended, unless the lease is gone or belongs to another process
-// by now.
+// updateEndedLease changes the content of a lease after its command ended, unless the lease is gone or belongs to
+// another process by now.
 func (f *Folder) updateEndedLease(l job.Lease, change func(*job.Lease) bool) error {
 	root, err := f.lockFolder()
 	if err != nil {
@@ -148,8 +149,9 @@ func (f *Folder) updateEndedLease(l job.Lease, change func(*job.Lease) bool) err
 // ErrReleased says that a lease is gone: another user may have its devices by now.
 var ErrReleased = errors.New("the lease was released")
 
-// TransferLease records that the lease belongs to process pid with that start time, and not to the process that claimed it,
-// and that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is ErrReleased.
+// TransferLease records that the lease belongs to process pid with that start time, and not to the process that claimed
+// it, and that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is
+// ErrReleased.
 func (f *Folder) TransferLease(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
 	root, err := f.lockFolder()
 	if err != nil {
@@ -194,8 +196,8 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 	return replaceFile(dir, entryNameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
 }
 
-// replaceFile replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
-// held.
+// replaceFile replaces the content of a file in one step; fresh is the file's name until it is complete. The folder
+// lock is held.
 func replaceFile(dir *sys.Dir, name, fresh string, data []byte) error {
 	// Left by a killed process.
 	_ = dir.Remove(fresh)
@@ -246,12 +248,12 @@ func (f *Folder) FolderLockInode() (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// crowdThreshold is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all
-// under the folder lock.
+// crowdThreshold is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads
+// them all under the folder lock.
 const crowdThreshold = 10_000
 
-// FindCrowdingUser names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs
-// one. It returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
+// FindCrowdingUser names the user who slows down every claim by very many folders in leases/ or tickets/, where each
+// user needs one. It returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
 func (f *Folder) FindCrowdingUser() (top string, uid uint32, n int) {
 	for _, sub := range []string{"leases", "tickets"} {
 		top = filepath.Join(f.Path, sub)

@@ -16,8 +16,8 @@ import (
 // process, the process holds a write lock on the content of the lease meanwhile. Other users cannot hold one: they
 // cannot open the file for writing.
 
-// AnnounceEnd says that this process is about to drop the lock of the lease and to call End. Until done is called, or the
-// process is gone, no claim removes the lease as one that was left behind.
+// AnnounceEnd says that this process is about to drop the lock of the lease and to call EndIfUnheld. Until done is
+// called, or the process is gone, no claim removes the lease as one that was left behind.
 func (f *Folder) AnnounceEnd(l job.Lease) (done func()) {
 	root, err := f.openFolder()
 	if err != nil {

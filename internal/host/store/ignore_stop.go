@@ -13,10 +13,10 @@ type sigaction struct {
 	rest    [7]uintptr
 }
 
-// ignoreStop ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped
-// while it holds the folder lock would block all claims. The lock is held for about a millisecond; a user who presses
-// the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after the
-// stop. If the signal is caught or ignored already, it does not stop the process.
+// ignoreStop ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is
+// stopped while it holds the folder lock would block all claims. The lock is held for about a millisecond; a user who
+// presses the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after
+// the stop. If the signal is caught or ignored already, it does not stop the process.
 func ignoreStop() bool {
 	// SIG_IGN.
 	const ignore = 1

@@ -210,7 +210,6 @@ func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error
 	}
 
 	var err error
-
 	select {
 	case err = <-r.granted:
 	case <-expired:
@@ -276,8 +275,8 @@ func (r *lockWait) adopt() bool {
 	return !r.done
 }
 
-// lockedError returns a *LockedError with the process that holds the lock now. The kernel reports no PID for an open file
-// description lock, or for a process in another PID namespace.
+// lockedError returns a *LockedError with the process that holds the lock now. The kernel reports no PID for an open
+// file description lock, or for a process in another PID namespace.
 func (l *folderLock) lockedError(d time.Duration) error {
 	e := &LockedError{Path: l.path, For: d}
 	q := unix.Flock_t{Type: unix.F_WRLCK}
@@ -320,8 +319,8 @@ func holdEntry(fd uintptr) error {
 	return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// isEntryLocked reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock,
-// needs no write permission, and does not count the read lock of another process as a lease.
+// isEntryLocked reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no
+// lock, needs no write permission, and does not count the read lock of another process as a lease.
 func isEntryLocked(fd int) (bool, error) {
 	q := unix.Flock_t{Type: unix.F_RDLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q); err != nil {

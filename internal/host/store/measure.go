@@ -12,11 +12,12 @@ import (
 )
 
 // measureName is the file in a user's lease folder by whose locks the processes that measure leases agree who measures
-// which, and in which they note what they have measured (package quotawatch). Nobody else can open it: who could, could lock it.
+// which, and in which they note what they have measured (package quotawatch). Nobody else can open it: who could, could
+// lock it.
 const measureName = "measure"
 
-// MeasureFile opens the file by which the processes agree that measure the leases of the caller. A missing one is made if
-// that is asked for.
+// MeasureFile opens the file by which the processes agree that measure the leases of the caller. A missing one is made
+// if that is asked for.
 func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 	root, err := f.openFolder()
 	if err != nil {

@@ -47,7 +47,8 @@ func isLocalFault(err error) bool {
 	return false
 }
 
-// addProblem records a problem in a folder. After maxProblemsPerFolder of them it adds one for all others, without a name.
+// addProblem records a problem in a folder. After maxProblemsPerFolder of them it adds one for all others, without a
+// name.
 func (r *entryReader) addProblem(folder, name string, uid uint32, text string) {
 	if r.shown == nil {
 		r.shown = map[string]int{}
@@ -141,8 +142,8 @@ func fileOwner(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// visitUserFolder calls each with a user's folder in top and its owner. A folder that is known to belong to another user is
-// ignored.
+// visitUserFolder calls each with a user's folder in top and its owner. A folder that is known to belong to another
+// user is ignored.
 func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -240,8 +241,8 @@ func isLeaseFileName(n string) bool {
 	return n == lastName || n == measureName || strings.HasPrefix(n, newPrefix) || isContent && isEntryName(name)
 }
 
-// readLeasePair reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an entry that
-// comes with an error counts as a lease.
+// readLeasePair reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an
+// entry that comes with an error counts as a lease.
 func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, content bool) (*foundEntry, error) {
 	lockFD, err := r.openRegular(dirFD, name+lockSuffix, &uid)
 	if err != nil {

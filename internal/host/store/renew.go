@@ -25,8 +25,8 @@ type ticketRenewal struct {
 	Known   []gpu.UUID `json:"known"`
 }
 
-// RenewTicket records the devices that can serve the ticket now, and all devices that were considered (known). The ticket
-// keeps its place in the line.
+// RenewTicket records the devices that can serve the ticket now, and all devices that were considered (known). The
+// ticket keeps its place in the line.
 func (f *Folder) RenewTicket(w *Waiting, boot string, devices, known []gpu.UUID) error {
 	t := w.Ticket
 	t.Devices, t.Known = devices, known
@@ -56,8 +56,8 @@ func (f *Folder) RenewTicket(w *Waiting, boot string, devices, known []gpu.UUID)
 	return f.writeState(s)
 }
 
-// readRenewal reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner,
-// and the ticket counts as it was written.
+// readRenewal reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its
+// owner, and the ticket counts as it was written.
 func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) error {
 	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
 	var now ticketRenewal
@@ -85,8 +85,8 @@ func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) er
 	return nil
 }
 
-// AnnounceChange records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the
-// folder: the devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If
+// AnnounceChange records a change of the devices ids, which makes readings before it stale, and wakes every watcher of
+// the folder: the devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If
 // waking fails, the first waiter in line finds the change at its next poll.
 func (f *Folder) AnnounceChange(boot string, ids ...gpu.UUID) error {
 	root, err := f.lockFolder()

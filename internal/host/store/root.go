@@ -27,8 +27,8 @@ func openRoot(path string) (*sys.Dir, error) {
 	return root, err
 }
 
-// lockFolder takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since
-// it was opened, it is checked again. End with release.
+// lockFolder takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced
+// since it was opened, it is checked again. End with release.
 func (f *Folder) lockFolder() (*sys.Dir, error) {
 	root, replaced, err := f.lock.acquire(f.Deadline)
 	if err != nil || !replaced {
@@ -54,8 +54,8 @@ func (f *Folder) unlockFolder(root *sys.Dir) {
 
 func formatUID(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// openOwnFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is
-// none.
+// openOwnFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there
+// is none.
 func openOwnFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	dir, err := root.Dir(sub + "/" + name)
 	if err == nil {
@@ -75,7 +75,8 @@ func openOwnFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	return explainOwnError(top.Own(name, 0o755))
 }
 
-// explainOwnError adds to the error of Dir.Own what to do, for a folder that has the caller's name and belongs to another user.
+// explainOwnError adds to the error of Dir.Own what to do, for a folder that has the caller's name and belongs to
+// another user.
 func explainOwnError(dir *sys.Dir, err error) (*sys.Dir, error) {
 	var foreign *sys.ForeignError
 	switch {

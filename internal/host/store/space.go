@@ -45,8 +45,8 @@ func namespaceIDs() space.IDs {
 	return space.ParseIDs(string(own), string(overflow))
 }
 
-// CheckUserKnown returns an error if the caller's own files appear here as those of unknown users: then gpuard could not
-// recognise a lease as the caller's.
+// CheckUserKnown returns an error if the caller's own files appear here as those of unknown users: then gpuard could
+// not recognise a lease as the caller's.
 func CheckUserKnown() error { return checkUserKnown(namespaceIDs()) }
 
 func checkUserKnown(ids space.IDs) error {
@@ -57,8 +57,8 @@ func checkUserKnown(ids space.IDs) error {
 		"those of all other users; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
-// folderOwner returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it
-// counts at all. A folder with a hidden owner counts, because a locked file in it may be a lease.
+// folderOwner returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether
+// it counts at all. A folder with a hidden owner counts, because a locked file in it may be a lease.
 func folderOwner(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
 	named, isUID := parseUIDName(name)
 	switch {
@@ -80,8 +80,8 @@ func isForeign(ids space.IDs, uid, owner uint32) bool {
 	return uid != owner && uid != 0
 }
 
-// ownFolderName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder
-// that belongs to the caller, or a new name.
+// ownFolderName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the
+// folder that belongs to the caller, or a new name.
 func (f *Folder) ownFolderName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil
@@ -98,7 +98,8 @@ func (f *Folder) ownFolderName(root *sys.Dir, sub string) (string, error) {
 	return name, err
 }
 
-// findOwnFolder returns the name of the caller's first folder in sub that was made in a user namespace, "" if there is none.
+// findOwnFolder returns the name of the caller's first folder in sub that was made in a user namespace, "" if there is
+// none.
 func findOwnFolder(root *sys.Dir, sub string) (string, error) {
 	dir, err := root.Dir(sub)
 	if err != nil {

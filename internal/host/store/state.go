@@ -165,8 +165,8 @@ func (s *lockState) recordClaim(l *job.Lease) {
 // leaseKey identifies a lease. Unlike the uid of the owner, the folder is the same in every user namespace.
 func leaseKey(l *job.Lease) string { return l.Folder + "/" + l.ID }
 
-// bootTime is CLOCK_BOOTTIME of the machine in nanoseconds, whatever the time namespace: it includes the time of suspend
-// and cannot be set.
+// bootTime is CLOCK_BOOTTIME of the machine in nanoseconds, whatever the time namespace: it includes the time of
+// suspend and cannot be set.
 func bootTime() int64 {
 	var ts unix.Timespec
 	shift, err := timens.Offset("/proc", timens.Boottime)

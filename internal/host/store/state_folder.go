@@ -14,10 +14,10 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// CreateFolder makes the state folder at path, or leaves to Open what another process made there first. It builds the folder
-// under a temporary name, with modes that the umask does not narrow (other users could not open the lock), and moves it
-// into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see
-// Vacant).
+// CreateFolder makes the state folder at path, or leaves to Open what another process made there first. It builds the
+// folder under a temporary name, with modes that the umask does not narrow (other users could not open the lock), and
+// moves it into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken
+// over (see Vacant).
 func CreateFolder(path string) error {
 	if err := buildFolder(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
@@ -64,7 +64,8 @@ func discardParts(aside *sys.StagedFolder) {
 	aside.Discard()
 }
 
-// takeOverFolder replaces an empty folder of the caller, or completes a vacant one. Open judges anything else at that path.
+// takeOverFolder replaces an empty folder of the caller, or completes a vacant one. Open judges anything else at that
+// path.
 func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error {
 	dir, err := parent.Dir(name)
 	if err != nil {
@@ -97,8 +98,8 @@ type FolderPart struct {
 	Content string
 }
 
-// FolderParts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are
-// moved into place in this order; a folder without the last one, its format, counts as unfinished.
+// FolderParts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The
+// parts are moved into place in this order; a folder without the last one, its format, counts as unfinished.
 func FolderParts() []FolderPart {
 	return []FolderPart{
 		{Mode: 0o1777, Folder: true},
@@ -165,8 +166,8 @@ func isVacantDir(root *sys.Dir) bool {
 	return invented || len(entries) == 0
 }
 
-// moveParts moves the parts into a folder of the caller that has content already. Another process of the same user may do
-// so at the same time: each part is moved by only one of them.
+// moveParts moves the parts into a folder of the caller that has content already. Another process of the same user may
+// do so at the same time: each part is moved by only one of them.
 func moveParts(aside, dir *sys.Dir) error {
 	if err := dir.SetMode(0o1777); err != nil {
 		return err

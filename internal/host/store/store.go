@@ -62,8 +62,8 @@ type Folder struct {
 	ended []EndedLease
 }
 
-// EndedLease is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it is
-// told once.
+// EndedLease is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it
+// is told once.
 type EndedLease struct {
 	Lease job.Lease
 	At    time.Time
@@ -97,8 +97,8 @@ func LocateFolder(run, tmp string) (path, warning string) {
 		", which survives reboots and is cleaned by age; for a better place: " + SetupCommand()
 }
 
-// SetupCommand is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so
-// the shell finds gpuard before sudo runs.
+// SetupCommand is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its
+// own, so the shell finds gpuard before sudo runs.
 func SetupCommand() string { return `sudo "$(command -v gpuard)" setup machine` }
 
 // CandidateFolders lists every state folder that may hold leases for real hardware, best first.
@@ -184,8 +184,8 @@ func (r *entryReader) checkFolder(root *sys.Dir) (uint32, error) {
 	return st.Uid, checkFileSystem(root)
 }
 
-// removalAdvice says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky,
-// so only the owner and root can.
+// removalAdvice says how to remove what is in the way of a state folder or of a part of one. The folder around it is
+// sticky, so only the owner and root can.
 func removalAdvice(path string, owner uint32, when string) string {
 	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
 		return "remove it" + when
@@ -211,8 +211,8 @@ func (r *entryReader) checkFormat(root *sys.Dir, owner string, uid uint32) error
 	return nil
 }
 
-// networkFileSystem names the file system of that magic number if a server, and not only this kernel, takes part in its locks;
-// else "". The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
+// networkFileSystem names the file system of that magic number if a server, and not only this kernel, takes part in its
+// locks; else "". The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
 func networkFileSystem(kind int64) string {
 	switch uint32(kind) {
 	case 0x6969:

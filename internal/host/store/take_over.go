@@ -10,14 +10,14 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// TakeOverLease lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never
-// free in between, because no process decides without the folder lock. heir gets the user's live leases in this folder.
-// It returns the one to take over with its new content; nil for none; or one to release and false. In the last two
-// cases Succeed returns nil.
+// TakeOverLease lets this process take over a live lease of the same user. The lease keeps its id and devices, and is
+// never free in between, because no process decides without the folder lock. heir gets the user's live leases in this
+// folder. It returns the one to take over with its new content; nil for none; or one to release and false. In the last
+// two cases TakeOverLease returns nil.
 //
 // The lease gets a new lock file in place of the old one. A process that holds the old one has a file without a name,
-// which keeps nothing alive; it notices by the number of links. If this process is killed in Succeed, the old lock
-// remains in place, or the new one without a holder.
+// which keeps nothing alive; it notices by the number of links. If this process is killed in TakeOverLease, the old
+// lock remains in place, or the new one without a holder.
 func (f *Folder) TakeOverLease(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
 	root, err := f.lockFolder()
 	if err != nil {
@@ -84,9 +84,9 @@ func (f *Folder) replaceLock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	return lock, nil
 }
 
-// KeepForNextStart records that the command of a lease ended and that the lease is kept for a next start, no longer than until.
-// gone is called under the folder lock and reports whether another process has taken the lease over: the comparison in
-// mark misses that if l was read after it.
+// KeepForNextStart records that the command of a lease ended and that the lease is kept for a next start, no longer
+// than until. gone is called under the folder lock and reports whether another process has taken the lease over: the
+// comparison in mark misses that if l was read after it.
 func (f *Folder) KeepForNextStart(l job.Lease, until time.Time, gone func() bool) error {
 	return f.updateEndedLease(l, func(l *job.Lease) bool {
 		if gone() || l.Kept == nil {

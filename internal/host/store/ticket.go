@@ -21,9 +21,9 @@ import (
 // their arrival, and a reader of the first few opens no others. That order counts only among tickets of one user, who
 // chooses it; between users the kernel's time of the file counts.
 //
-// A ticket may have a second file NAME.devices (see Renew).
+// A ticket may have a second file NAME.devices (see RenewTicket).
 //
-// The folder "gone" has a FIFO called NAME for other processes of the same user (see Behind).
+// The folder "gone" has a FIFO called NAME for other processes of the same user (see WaitBehind).
 const (
 	ticketSuffix = ".ticket"
 	goneFolder   = "gone"
@@ -170,8 +170,9 @@ func (r *entryReader) listTicketFiles(dir *os.File, uid uint32) (ticketFiles, er
 	return f, nil
 }
 
-// unlinkFiles removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It
-// works by the folder's descriptor, because root does it in folders of other users. A file that remains is dead.
+// unlinkFiles removes files that are dead or were never finished. The folder lock is held, so no process is writing
+// them. It works by the folder's descriptor, because root does it in folders of other users. A file that remains is
+// dead.
 func unlinkFiles(dir *os.File, names ...string) {
 	for _, n := range names {
 		_ = unix.Unlinkat(int(dir.Fd()), n, 0)
@@ -211,13 +212,11 @@ func (r *entryReader) readTicket(dirFD int, name string, uid uint32) (*job.Ticke
 	}
 
 	err = json.Unmarshal(data, &t)
-
 	if err != nil {
 		return nil, err
 	}
 
 	err = checkTicket(&t, name[stampDigits+1:])
-
 	if err != nil {
 		return nil, err
 	}

@@ -212,10 +212,10 @@ func (w *Waiting) Withdraw() (err error) {
 	return nil
 }
 
-// WaitBehind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until
-// then it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with fewer
-// to wait for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the line
-// moves at its front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the
+// WaitBehind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx.
+// Until then it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with
+// fewer to wait for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the
+// line moves at its front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the
 // writer, however that ended. A thread can wait for only one file lock, and that wait cannot be cancelled.
 func (w *Waiting) WaitBehind(ctx context.Context, n int) error {
 	for {
@@ -249,7 +249,6 @@ func (w *Waiting) openPipesAhead(n int) (pipes []*os.File, err error) {
 	}
 
 	var before []string
-
 	for _, file := range names {
 		name, isTicket := strings.CutSuffix(file, ticketSuffix)
 		if isTicket && isTicketName(name) && name < w.name && !w.gone[name] {

@@ -56,8 +56,8 @@ type watchedFile struct {
 	name   string
 }
 
-// minNotifyInterval is the least time between two values of Changed. It limits how often a user who ends many leases wakes the
-// waiters.
+// minNotifyInterval is the least time between two values of Changed. It limits how often a user who ends many leases
+// wakes the waiters.
 const minNotifyInterval = 5 * time.Millisecond
 
 // Watch begins to watch this folder and the Others. It does not report what ended before it returned, so read the
@@ -177,8 +177,8 @@ func (w *Watcher) watchTop(root, sub, suffix string) error {
 	return nil
 }
 
-// watchUser watches the folder of one user. It skips names of other things, and refuses a folder of another user than its
-// name says.
+// watchUser watches the folder of one user. It skips names of other things, and refuses a folder of another user than
+// its name says.
 func (w *Watcher) watchUser(top, name, suffix string) error {
 	if _, isUID := parseUIDName(name); !isUID && !isSpaceName(name) {
 		return nil
@@ -215,8 +215,8 @@ func (w *Watcher) watchUser(top, name, suffix string) error {
 	return err
 }
 
-// addWatch watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not
-// answer.
+// addWatch watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does
+// not answer.
 func (w *Watcher) addWatch(fd int, d *watchedFolder, events uint32) error {
 	number, err := w.inotify.Add("/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	if err != nil {
@@ -247,7 +247,6 @@ func (w *Watcher) readEvents() {
 				w.applyEvent(watchedFile{e.Watch, e.Name}, e.What)
 			}
 		}
-
 		w.mu.Unlock()
 	}
 }
@@ -287,8 +286,8 @@ func (w *Watcher) applyEvent(e watchedFile, what uint32) {
 	}
 }
 
-// isWatching reports whether the folder is watched already, and its event is only a change. A new folder can be watched by
-// other users only after its mode is widened, which is a second step if the umask of its owner is narrow.
+// isWatching reports whether the folder is watched already, and its event is only a change. A new folder can be watched
+// by other users only after its mode is widened, which is a second step if the umask of its owner is narrow.
 func (w *Watcher) isWatching(path string) bool {
 	for _, d := range w.folders {
 		if d.path == path {
@@ -328,7 +327,6 @@ func (w *Watcher) pollLock(e watchedFile, d *watchedFolder) {
 
 			return
 		}
-
 		w.mu.Unlock()
 	}
 }
@@ -347,7 +345,6 @@ func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
 		}
 		alive, _ = isEntryLocked(fd)
 		_ = unix.Close(fd)
-
 	})
 
 	return alive

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitEnd waits until this process, a child of the caller, has ended. It leaves a zombie, so that the PID is not used again
-// before the caller reaps it. It returns the exit code, or -1 and the name of the signal that ended it ("SIGKILL").
+// AwaitEnd waits until this process, a child of the caller, has ended. It leaves a zombie, so that the PID is not used
+// again before the caller reaps it. It returns the exit code, or -1 and the name of the signal that ended it
+// ("SIGKILL").
 func (p Process) AwaitEnd() (code int, signal string, err error) {
 	// siginfo_t as waitid(2) fills it, with the fields that are needed.
 	var info struct {

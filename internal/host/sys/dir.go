@@ -43,8 +43,8 @@ func OpenAt(dirFD int, path string, flags int) (int, error) {
 	return openAtParts(dirFD, path, flags)
 }
 
-// goesUp reports whether a part of the path is "..". The kernel is not asked about such a path: while anything is renamed
-// or mounted on the machine it cannot tell where that leads (openat2(2), EAGAIN).
+// goesUp reports whether a part of the path is "..". The kernel is not asked about such a path: while anything is
+// renamed or mounted on the machine it cannot tell where that leads (openat2(2), EAGAIN).
 func goesUp(path string) bool {
 	return strings.Contains(path, "..") && slices.Contains(strings.Split(path, "/"), "..")
 }
@@ -332,8 +332,8 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 	return own, nil
 }
 
-// openUnreadable opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does not
-// read is no good for fchmod(2), so this goes by its name below /proc, which means the folder that was checked.
+// openUnreadable opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does
+// not read is no good for fchmod(2), so this goes by its name below /proc, which means the folder that was checked.
 func (d *Dir) openUnreadable(name string, mode uint32) (*Dir, error) {
 	fd, err := d.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

@@ -70,8 +70,8 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 	return newFile(fd, path)
 }
 
-// resolveLeaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it is one
-// of /proc, or is not to be followed.
+// resolveLeaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it
+// is one of /proc, or is not to be followed.
 func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err error) {
 	for {
 		for len(w.rest) > 1 || len(w.rest) == 1 && w.rest[0] == ".." {
@@ -110,15 +110,14 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 
 		w.rest = nil
 		err = w.followLink(link)
-
 		if err != nil {
 			return "", 0, err
 		}
 	}
 }
 
-// openLeaf opens a name in an open folder, and reports whether it has made the file. It empties none: that is for a file
-// that was looked at.
+// openLeaf opens a name in an open folder, and reports whether it has made the file. It empties none: that is for a
+// file that was looked at.
 func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, err error) {
 	for range 8 {
 		// Others may make and remove it meanwhile.
@@ -207,7 +206,8 @@ func newFile(fd int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil //nolint:gosec // a descriptor
 }
 
-// ResolvePath is where an absolute path leads through links of root's and of the caller's, for what is written there later.
+// ResolvePath is where an absolute path leads through links of root's and of the caller's, for what is written there
+// later.
 func ResolvePath(path string) (string, error) {
 	w, err := startWalk(path, nil, 0)
 	defer w.close()

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenOwnFolder opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
-// the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others may write,
-// that takes the sticky bit, which lets only the owner of an entry rename it. What a group may do in a folder means
-// nothing where a folder above is closed to all but the caller. So its path may be used afterwards, for what is run or
-// believed. With a mode the folder, and those above it, are made where they are missing, as the umask
+// OpenOwnFolder opens a folder in which nobody but the caller may write, and which no other user can exchange: each
+// folder from the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others
+// may write, that takes the sticky bit, which lets only the owner of an entry rename it. What a group may do in a
+// folder means nothing where a folder above is closed to all but the caller. So its path may be used afterwards, for
+// what is run or believed. With a mode the folder, and those above it, are made where they are missing, as the umask
 // leaves them: each in the folder that was checked, so that no link of another user leads away from it.
 func OpenOwnFolder(path string, mode uint32) (*Dir, error) {
 	path = filepath.Clean(path)
@@ -64,8 +64,8 @@ func checkTrustedFolder(at string, st *unix.Stat_t, shut bool) error {
 	return fmt.Errorf("the group %d may write in %s, and could put another folder in its place; chmod g-w %[2]s, or chmod +t %[2]s if the group has to write there", st.Gid, at)
 }
 
-// canOthersWrite reports whether users other than its owner and root may write in a folder. Where it is shut in, the bits
-// of its group do not count: an umask of 002 has left them.
+// canOthersWrite reports whether users other than its owner and root may write in a folder. Where it is shut in, the
+// bits of its group do not count: an umask of 002 has left them.
 func canOthersWrite(path string, st *unix.Stat_t, shut bool) bool {
 	if st.Mode&0o002 != 0 {
 		return true
@@ -124,8 +124,9 @@ func hasACL(path string) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// isPrivateGroup reports whether a group has this user alone, as distributions make one for each user, whose umask then lets
-// it write (pam_umask(8), usergroups). Users and groups of a directory service are not known here, and count as others.
+// isPrivateGroup reports whether a group has this user alone, as distributions make one for each user, whose umask then
+// lets it write (pam_umask(8), usergroups). Users and groups of a directory service are not known here, and count as
+// others.
 func isPrivateGroup(uid, gid uint32) bool {
 	users, err := ReadSome("/etc/passwd", 16<<20)
 	if err != nil {

@@ -34,8 +34,8 @@ func (d *Dir) MakeAside() (*StagedFolder, error) {
 	return &StagedFolder{Dir: dir, name: name, parent: d}, nil
 }
 
-// MakeFolder makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the
-// name, also where another process has used the folder before its mode was set: then the mode stays as it is.
+// MakeFolder makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something
+// has the name, also where another process has used the folder before its mode was set: then the mode stays as it is.
 func (d *Dir) MakeFolder(name string, mode uint32) error {
 	dir, err := d.makeFolder(name, mode)
 	if err != nil {

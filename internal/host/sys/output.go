@@ -16,9 +16,9 @@ import (
 // maxLinger is how long the output of a program that has ended is read while a process that it left behind has it open.
 const maxLinger = time.Second
 
-// ProgramOutput runs a program without a shell, and returns what it printed: at most most bytes of output, and errors without
-// blanks at their ends. It reads input, unless that is nil. The error is context.DeadlineExceeded if it did not end within patience. What a process that it leaves behind
-// prints later is left out.
+// ProgramOutput runs a program without a shell, and returns what it printed: at most most bytes of output, and errors
+// without blanks at their ends. It reads input, unless that is nil. The error is context.DeadlineExceeded if it did not
+// end within patience. What a process that it leaves behind prints later is left out.
 func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -37,8 +37,8 @@ func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []
 	return printed.Text.Bytes(), strings.TrimSpace(said.Text.String()), err
 }
 
-// runInto runs a program to its end and gives what it printed to printed and said. Whatever it wrote before its end is read, also on a
-// machine that then stands still for a while.
+// runInto runs a program to its end and gives what it printed to printed and said. Whatever it wrote before its end is
+// read, also on a machine that then stands still for a while.
 func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 	out, err := readPipe(&cmd.Stdout, printed)
 	if err != nil {

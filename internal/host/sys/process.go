@@ -87,8 +87,8 @@ func ReadProcesses() map[int]Process {
 	return all
 }
 
-// ParseProcess reads all but the PID; Start is as this time namespace shows it. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and
-// parentheses.
+// ParseProcess reads all but the PID; Start is as this time namespace shows it. It cuts at the last parenthesis: the
+// name in field 2 may itself hold spaces and parentheses.
 func ParseProcess(stat string) (p Process, ok bool) {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
@@ -115,8 +115,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 
 	p.Exits = number(9)&flagExiting != 0
 	if len(rest) > 49 {
-		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
-		// start_code, where the caller may not know the addresses (fs/proc/array.c).
+		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory
+		// (fs/binfmt_elf.c) start_code, where the caller may not know the addresses (fs/proc/array.c).
 		const unknown = 1
 		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&flagKernelThread == 0 && !p.IsDead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
@@ -125,8 +125,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	return p, ok
 }
 
-// SendSignals sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot
-// become that of another process.
+// SendSignals sends signals to a process, if sure says that it is the one that is meant. It is asked once the number
+// cannot become that of another process.
 func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -152,8 +152,8 @@ func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 	return nil
 }
 
-// isProcess reports whether a pidfd is of the process that procfs has under this number. It is another one where procfs is
-// that of another PID namespace, and none where it has ended and was collected (pidfd_open(2)).
+// isProcess reports whether a pidfd is of the process that procfs has under this number. It is another one where procfs
+// is that of another PID namespace, and none where it has ended and was collected (pidfd_open(2)).
 func isProcess(pidfd, pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd))
 	if err != nil {

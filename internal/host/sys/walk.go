@@ -41,8 +41,8 @@ func openFolder(path string, follow bool) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
 }
 
-// walkPath opens a folder part by part, and calls judge with each folder on the way, the last one included. With a mode,
-// what is missing is made.
+// walkPath opens a folder part by part, and calls judge with each folder on the way, the last one included. With a
+// mode, what is missing is made.
 func walkPath(path string, follow bool, judge judgeFunc, mode uint32) (int, error) {
 	w, err := startWalk(path, judge, mode)
 	for err == nil && len(w.rest) > 0 {

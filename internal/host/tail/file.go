@@ -85,7 +85,7 @@ func (f *tailedFile) openAtLastLines(last int) {
 	f.open, f.at, f.old = older.open, older.at, nil
 }
 
-// InodeAndSize returns inode and size of a file, for Resume. The inode is 0 if there is no file.
+// InodeAndSize returns inode and size of a file, for ResumeFile. The inode is 0 if there is no file.
 func InodeAndSize(path string) (inode uint64, offset int64) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -118,7 +118,8 @@ func (f *tailedFile) clearOldIfRotated(path string) {
 	}
 }
 
-// findLastLines searches from the end of a file for its last lines, and returns where they begin and how many there are.
+// findLastLines searches from the end of a file for its last lines, and returns where they begin and how many there
+// are.
 func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 	block := make([]byte, 32<<10)
 	for end := size; end > 0; {
@@ -242,8 +243,8 @@ func (f *tailedFile) openSuccessor(mine os.FileInfo) bool {
 	return true
 }
 
-// isOldRotated reports whether old is the PATH.1 from the time when the open file was opened. It compares times too, because an
-// inode number is used again after its file is gone.
+// isOldRotated reports whether old is the PATH.1 from the time when the open file was opened. It compares times too,
+// because an inode number is used again after its file is gone.
 func (f *tailedFile) isOldRotated(old os.FileInfo) bool {
 	return f.old != nil && os.SameFile(f.old, old) && f.old.ModTime().Equal(old.ModTime())
 }

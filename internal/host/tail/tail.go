@@ -41,7 +41,7 @@ const AllLines = math.MaxInt
 // maxLineSize is how many bytes of a line are kept until its end is written; a longer line is returned in pieces.
 const maxLineSize = 64 << 10
 
-// Tail reads several files. Only one goroutine may use it, except for Look.
+// Tail reads several files. Only one goroutine may use it, except for RecheckFiles.
 type Tail struct {
 	// Now returns lines of this file.
 	now     *tailedFile
@@ -102,14 +102,14 @@ func (t *Tail) addFileAt(path string, place func(f *tailedFile)) int {
 	return f.number
 }
 
-// ResumeFile adds a file from a point on that Mark returned, also if the file was rotated to PATH.1 since. If that is gone
-// too, it begins with the oldest lines that exist.
+// ResumeFile adds a file from a point on that InodeAndSize returned, also if the file was rotated to PATH.1 since. If
+// that is gone too, it begins with the oldest lines that exist.
 func (t *Tail) ResumeFile(path string, inode uint64, offset int64) int {
 	return t.addFileAt(path, func(f *tailedFile) { f.openAtOffset(inode, offset) })
 }
 
-// RecheckFiles makes Now return everything that was written before this call, even if the kernel has not reported it yet. It
-// also ends a Wait.
+// RecheckFiles makes Now return everything that was written before this call, even if the kernel has not reported it
+// yet. It also ends a Wait.
 func (t *Tail) RecheckFiles() {
 	t.markFiles(func(*tailedFile) bool { return true })
 	t.signalWoken()
@@ -162,7 +162,7 @@ func (t *Tail) Next(ctx context.Context) (Line, error) {
 	}
 }
 
-// Wait returns when Now may have more, or after Look. The error is that of ctx.
+// Wait returns when Now may have more, or after RecheckFiles. The error is that of ctx.
 func (t *Tail) Wait(ctx context.Context) error {
 	var later <-chan time.Time
 	if t.blind {
@@ -219,8 +219,8 @@ func (t *Tail) signalWoken() {
 	}
 }
 
-// watchFolder watches the file's folder, or the nearest folder above that exists. It does nothing if the file's folder is
-// watched.
+// watchFolder watches the file's folder, or the nearest folder above that exists. It does nothing if the file's folder
+// is watched.
 func (t *Tail) watchFolder(f *tailedFile) {
 	t.mu.Lock()
 	done := f.deep || t.inotify == nil

@@ -1,6 +1,6 @@
-// Package webhook posts JSON to an address. It keeps no state, tries once, and follows no redirect: the address is what an
-// administrator wrote, and nobody else says where messages go. It must not be linked into gpuard, whose start it would
-// slow down.
+// Package webhook posts JSON to an address. It keeps no state, tries once, and follows no redirect: the address is what
+// an administrator wrote, and nobody else says where messages go. It must not be linked into gpuard, whose start it
+// would slow down.
 //
 //	err := webhook.Post(ctx, "https://chat.example.org/hooks/gpus", body)
 package webhook

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// axisTop is the top of an axis for a highest value: the next of 1, 2, 4, 5, 6, 8 and 10 times a power of ten, so that its
-// half is a plain number too.
+// axisTop is the top of an axis for a highest value: the next of 1, 2, 4, 5, 6, 8 and 10 times a power of ten, so that
+// its half is a plain number too.
 func axisTop(highest float64) float64 {
 	if highest <= 0 {
 		return 1

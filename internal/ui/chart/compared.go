@@ -6,8 +6,8 @@ import (
 	"gpuard/internal/core/experiment"
 )
 
-// DrawComparison draws the median time of each command in each arm, as an SVG or PNG, with its ratio to the first arm. say says a text in the
-// language of the user.
+// DrawComparison draws the median time of each command in each arm, as an SVG or PNG, with its ratio to the first arm.
+// say says a text in the language of the user.
 func DrawComparison(quantities []experiment.Quantity, png bool, say func(string) string) ([]byte, error) {
 	say = translatorFor(png, say)
 	b := Bars{Title: say("Median time in seconds"), Sizes: [][]float64{{}}, Unit: "s"}

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// drawing is a picture of few kinds of shapes, so that it looks the same as an SVG and as a PNG. An SVG names fonts that a browser has, in
-// any script; a PNG has the font of the library, which is Latin.
+// drawing is a picture of few kinds of shapes, so that it looks the same as an SVG and as a PNG. An SVG names fonts
+// that a browser has, in any script; a PNG has the font of the library, which is Latin.
 type drawing struct {
 	width, height int
 	palette       palette

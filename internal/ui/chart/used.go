@@ -10,8 +10,8 @@ import (
 // maxBars is how many bars a picture of use has, because a list of commands may be long.
 const maxBars = 20
 
-// DrawUse draws hours granted, used and idle, as an SVG or PNG: of very many the largest, and one for the others; of days the last. say says a
-// text in the language of the user.
+// DrawUse draws hours granted, used and idle, as an SVG or PNG: of very many the largest, and one for the others; of
+// days the last. say says a text in the language of the user.
 func DrawUse(table trend.UseTable, png bool, say func(string) string) ([]byte, error) {
 	say = translatorFor(png, say)
 	use := slices.Clone(table.Use)

@@ -8,13 +8,12 @@ import (
 	"gpuard/internal/core/sim"
 )
 
-// DrawWaits draws what jobs would have waited, as an SVG or PNG: a curve of each policy over the number of GPUs or, where there
-// is one number, a bar of each policy. say says a text in the language of the user.
+// DrawWaits draws what jobs would have waited, as an SVG or PNG: a curve of each policy over the number of GPUs or,
+// where there is one number, a bar of each policy. say says a text in the language of the user.
 func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte, error) {
 	say = translatorFor(png, say)
 	var sizes []int
 	var policies []string
-
 	for i := range results {
 		if !slices.Contains(sizes, results[i].GPUs) {
 			sizes = append(sizes, results[i].GPUs)

@@ -1,5 +1,6 @@
-// Package cli is the command line without its commands: it makes them, runs one, and writes its error or its answer as text or JSON. It
-// makes no decisions and does not touch the machine. The commands are in the packages below it, and in package commands.
+// Package cli is the command line without its commands: it makes them, runs one, and writes its error or its answer as
+// text or JSON. It makes no decisions and does not touch the machine. The commands are in the packages below it, and in
+// package commands.
 //
 //	p := &cli.Program{Host: host, Commands: commands.CommandTable(), Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
 //	os.Exit(cli.Main(ctx, p))
@@ -44,8 +45,8 @@ type Program struct {
 	language translate.Language
 }
 
-// PrintMessage writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
-// left to the terminal.
+// PrintMessage writes a message to standard error, on a terminal broken between words. Errors, whose commands are
+// copied, are left to the terminal.
 func (p *Program) PrintMessage(text string) error {
 	const lead = "gpuard: "
 	t := p.Term(p.Err)
@@ -61,8 +62,8 @@ func (p *Program) PrintMessage(text string) error {
 	return err
 }
 
-// Answer writes a line of the answer, in the language of the user. Main reports that it could not be written; return the error where the command
-// must then not go on.
+// Answer writes a line of the answer, in the language of the user. Main reports that it could not be written; return
+// the error where the command must then not go on.
 func (p *Program) Answer(form string, args ...any) error {
 	_, err := fmt.Fprintln(p.Out, SafeText(p.Host.Localize(fmt.Sprintf(form, args...))))
 	return err

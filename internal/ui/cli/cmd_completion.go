@@ -148,8 +148,8 @@ func profileNames(m gpu.Machine, _ string) (names []string) {
 	return slices.Compact(names)
 }
 
-// completeMachines completes --machine: invented machines by name, recorded ones as files. A shell offers either names or
-// files, so the list has the files of this folder too.
+// completeMachines completes --machine: invented machines by name, recorded ones as files. A shell offers either names
+// or files, so the list has the files of this folder too.
 func completeMachines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, offer := range []string{"demo\tfour A100", "demo:8xH100\teight H100", "demo:2xL4+1xH100\tdifferent models"} {

@@ -30,8 +30,8 @@ func (p *Program) failEval(cmd *cobra.Command) {
 	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
 }
 
-// isEvaluated reports whether a shell evaluates the output of a command. It reads the arguments, because at an error the parser
-// may have stopped before the flag.
+// isEvaluated reports whether a shell evaluates the output of a command. It reads the arguments, because at an error
+// the parser may have stopped before the flag.
 func (p *Program) isEvaluated(cmd *cobra.Command) bool {
 	switch cmd.Name() {
 	case "env":

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/ui/planview"
 )
 
-// queuePlaceLine shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
-// line once. It draws nothing while another job has the terminal.
+// queuePlaceLine shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it
+// writes one line once. It draws nothing while another job has the terminal.
 type queuePlaceLine struct {
 	p       *Program
 	mu      sync.Mutex

@@ -142,7 +142,8 @@ func cleanSequences(text string, color bool) string {
 	return b.String()
 }
 
-// cutSequence cuts what follows an escape character into the control sequence and the rest (ECMA-48, section 5.3 to 5.6).
+// cutSequence cuts what follows an escape character into the control sequence and the rest (ECMA-48, section 5.3 to
+// 5.6).
 func cutSequence(text string) (sequence, rest string) {
 	if text == "" {
 		return "", ""

@@ -1,5 +1,5 @@
-// Package cmdtable says what the table of commands says of a command: its group in the help, and whose the words behind its flags are. The
-// rows themselves are in package commands.
+// Package cmdtable says what the table of commands says of a command: its group in the help, and whose the words behind
+// its flags are. The rows themselves are in package commands.
 package cmdtable
 
 import "github.com/spf13/cobra"

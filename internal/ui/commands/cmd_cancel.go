@@ -72,7 +72,6 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 
 	var jobs, named []string
 	var runs []job.Lease
-
 	for i, word := range args {
 		switch {
 		case slices.Contains(args[:i], word):
@@ -132,7 +131,8 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 	return nil
 }
 
-// jobOfLease is the number of the job that a lease is of, 0 for none. A lease of a service, which would be started again, is refused.
+// jobOfLease is the number of the job that a lease is of, 0 for none. A lease of a service, which would be started
+// again, is refused.
 func jobOfLease(p *cli.Program, l job.Lease) (number int, err error) {
 	if name, file, found := services.FindInstance(p.Host, l.ID); found {
 		return 0, failure.Usagef("cannot cancel %s: it is of service %s, which may be started again; end the service: %s", l.ID, name, shellquote.JoinQuoted(shellquote.Sh, "gpuard", "down", "--file", file, name))

@@ -254,7 +254,6 @@ func pageActions(p *cli.Program) []observe.Action {
 
 			ended, err := leases.Evict(ctx, copyProgram(p).Host, pids, 0, 10*time.Second, false)
 			var stay []string
-
 			for _, e := range ended {
 				if !e.Gone {
 					stay = append(stay, fmt.Sprint(e.PID))

@@ -17,8 +17,8 @@ func publicOf[T any](public func(T) T) func(any) any {
 	}
 }
 
-// publicQueue is the queue as others may see it: names of jobs and commands, as in gpuard status; no arguments, folders,
-// notes or paths.
+// publicQueue is the queue as others may see it: names of jobs and commands, as in gpuard status; no arguments,
+// folders, notes or paths.
 func publicQueue(a queuePart) queuePart {
 	a.Reasons = slices.Clone(a.Reasons)
 	for i := range a.Reasons {

@@ -14,7 +14,8 @@ import (
 	"gpuard/internal/ui/cli/batchcmd"
 )
 
-// logReader reads what a job of the queue or a service has written. What a plain gpuard run writes goes where its caller wants it.
+// logReader reads what a job of the queue or a service has written. What a plain gpuard run writes goes where its
+// caller wants it.
 func logReader(p *cli.Program) observe.LogReader {
 	return func(ctx context.Context, name string, last int) (title string, lines []string, err error) {
 		own := copyProgram(p)

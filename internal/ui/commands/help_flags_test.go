@@ -70,7 +70,7 @@ func TestHelpValues(t *testing.T) {
 func TestShortHelp(t *testing.T) {
 	for _, c := range withTargets() {
 		text := manual.ShortHelp(c, manual.HelpWidth)
-		if n := strings.Count(text, "\n"); n > manual.LongHelp {
+		if n := strings.Count(text, "\n"); n > manual.MaxHelpLines {
 			t.Errorf("%s --help has %d lines", c.CommandPath(), n)
 		}
 		if !c.HasParent() {

@@ -27,7 +27,8 @@ type TableRow struct {
 	Remark string // below the line
 }
 
-// RowHeads are the titles of the columns. Where PID, Ended or About is empty there is no such column; only one of the first two is there.
+// RowHeads are the titles of the columns. Where PID, Ended or About is empty there is no such column; only one of the
+// first two is there.
 type RowHeads struct{ Name, State, PID, Ended, Since, About string }
 
 // RowsPage writes such a table.

@@ -1,5 +1,5 @@
-// Package console is text for a terminal: its width and colours, lines and tables that fit, and how times and commands are written.
-// It knows no command and no flag.
+// Package console is text for a terminal: its width and colours, lines and tables that fit, and how times and commands
+// are written. It knows no command and no flag.
 //
 //	page := console.Page{Term: console.DescribeTerminal(os.Stdout, env)}
 //	page.Line(console.Bold.Of("GPU 0"), console.Normal.Of("  free"))
@@ -26,15 +26,15 @@ type Term struct {
 	// The locale's character set.
 	UTF8 bool
 
-	// For who calls Terminal to set.
+	// For who calls DescribeTerminal to set.
 	Language translate.Language
 }
 
 // Translate says a sentence, or a word of a table, in the language of the terminal.
 func (t Term) Translate(text string) string { return t.Language.Translate(text) }
 
-// DescribeTerminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES count if the
-// kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
+// DescribeTerminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES
+// count if the kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
 func DescribeTerminal(file *os.File, env visible.Env) Term {
 	t := Term{UTF8: translate.IsUTF8(env)}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)

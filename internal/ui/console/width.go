@@ -63,8 +63,9 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// breakPieces are what a line may be broken between, each with what joins it to the one before: words, and within a word the characters that are
-// written without spaces, such as Chinese. No piece begins with what closes a bracket or a sentence, and none ends with what opens one.
+// breakPieces are what a line may be broken between, each with what joins it to the one before: words, and within a
+// word the characters that are written without spaces, such as Chinese. No piece begins with what closes a bracket or a
+// sentence, and none ends with what opens one.
 func breakPieces(s string) iter.Seq2[string, string] {
 	const closing, opening = "，。；：、！？）」』》”’", "（「『《“‘"
 	return func(yield func(glue, piece string) bool) {

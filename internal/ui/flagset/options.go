@@ -74,7 +74,8 @@ func FlagGroups() (list []Group) {
 // ValueName is the annotation of a flag with what stands for its value in the help.
 const ValueName = "value"
 
-// AddOption adds an option of a job as a flag. It is read into a *string, *bool, *int or *[]string, or by a pflag.Value.
+// AddOption adds an option of a job as a flag. It is read into a *string, *bool, *int or *[]string, or by a
+// pflag.Value.
 func AddOption(cmd *cobra.Command, name string, value any) {
 	o, _ := option.FindOption(name)
 	f, usage := cmd.Flags(), nameFlags(o.Text)
@@ -132,7 +133,8 @@ func joinWithOr(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// OptionConflicts are the pairs of options that cannot be given together. Their reasons name options as core/option does.
+// OptionConflicts are the pairs of options that cannot be given together. Their reasons name options as core/option
+// does.
 func OptionConflicts() (list []Conflict) {
 	for _, o := range option.AllOptions() {
 		for _, n := range o.Not {

@@ -115,7 +115,6 @@ func LocateDefault(p *cli.Program, err error) error {
 
 	first := len(err.Error())
 	var of *policy.Default
-
 	for i, d := range p.Defaults.Used {
 		// The flag that the error names first.
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {

@@ -83,8 +83,8 @@ func checkName(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("cannot use --name %q: write letters, digits and . _ / : @ + -, at most 64 bytes", name)
 }
 
-// ApplyKeepWhile reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
-// command. most is the time limit of a rule; the holder enforces it.
+// ApplyKeepWhile reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard
+// stays with the command. most is the time limit of a rule; the holder enforces it.
 func (o *RunOptions) ApplyKeepWhile(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.KeepWhile
 	switch {

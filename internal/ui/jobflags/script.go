@@ -11,8 +11,9 @@ import (
 // maxHeadSize is how many bytes of a script are searched for flags, which stand before its first command.
 const maxHeadSize = 64 << 10
 
-// ScriptOf is the script that a command starts, itself or by env, a shell or Python, the head of its text, and the lines in front of its
-// first command; "" for another program. A name without a slash is a program of PATH, or what a shell or Python is to run.
+// ScriptOf is the script that a command starts, itself or by env, a shell or Python, the head of its text, and the
+// lines in front of its first command; "" for another program. A name without a slash is a program of PATH, or what a
+// shell or Python is to run.
 func ScriptOf(command []string) (path, head string, lines []string) {
 	isArgument := false
 	for _, word := range command {

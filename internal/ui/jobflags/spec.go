@@ -1,4 +1,5 @@
-// Package jobflags reads the flags that describe a job, with the defaults of the configuration files, into a job.Spec and a job.Care.
+// Package jobflags reads the flags that describe a job, with the defaults of the configuration files, into a job.Spec
+// and a job.Care.
 package jobflags
 
 import (
@@ -90,8 +91,8 @@ func (c *gpuCount) Set(text string) error {
 // Type makes it a number for the keys of gpuard.yaml.
 func (c *gpuCount) Type() string { return "int" }
 
-// ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for, and the size of
-// a share that is a part of a GPU.
+// ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for, and the size
+// of a share that is a part of a GPU.
 func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []string) (job.Spec, error) {
 	flags := *s
 	percent := 0
@@ -136,8 +137,9 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	return spec, err
 }
 
-// dropIsolation is the request for a container, which its engine starts outside of any wall: a level that was asked for by name is
-// refused, whichever command starts the job, and one that a file has as the default is for jobs that can have it.
+// dropIsolation is the request for a container, which its engine starts outside of any wall: a level that was asked for
+// by name is refused, whichever command starts the job, and one that a file has as the default is for jobs that can
+// have it.
 func dropIsolation(p *cli.Program, spec job.Spec) (job.Spec, error) {
 	wall := spec.Isolate
 	if p.Defaults.HasDefault("isolate") {

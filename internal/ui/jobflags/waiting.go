@@ -87,7 +87,6 @@ func checkWaitWord(p *cli.Program, cmd *cobra.Command) error {
 	}
 
 	return nil
-
 }
 
 // checkFallback refuses a list with a step that would never be tried, and one that conflicts with another flag.

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/ui/cmdtable"
 )
 
-// exitCodes are the exit codes of a command. Where lead is not empty it says that the others are those of a program that it
-// becomes.
+// exitCodes are the exit codes of a command. Where lead is not empty it says that the others are those of a program
+// that it becomes.
 func exitCodes(cmd *cobra.Command) (lead string, codes []exit.Code) {
 	wrong := cmdtable.Annotation(cmd, cmdtable.RowWrong)
 	done := exit.Code{Code: 0, Meaning: cmp.Or(cmdtable.Annotation(cmd, cmdtable.RowDone), "done")}

@@ -1,4 +1,5 @@
-// Package manual writes the texts that are made from the commands: the help, the pages of man(1), the completion of bash.
+// Package manual writes the texts that are made from the commands: the help, the pages of man(1), the completion of
+// bash.
 package manual
 
 import (
@@ -61,7 +62,7 @@ func RootHelp(root *cobra.Command, width int) string {
 		}
 
 		if narrow {
-			// A group is a line of its own, and squeeze breaks the others.
+			// A group is a line of its own, and wrapNarrow breaks the others.
 			if head != "" {
 				b.WriteString("\n" + head + "\n")
 			}
@@ -85,20 +86,19 @@ const (
 	ShortColumn = HelpWidth - 2 - groupColumn - NameColumn - 2
 )
 
-// LongHelp is the number of lines from which --help is short.
-const LongHelp = 60
+// MaxHelpLines is the number of lines from which --help is short.
+const MaxHelpLines = 60
 
 // ShortHelp is the text of --help where the whole text is long: the first paragraph, the flags that most callers need,
 // and the names of the others.
 func ShortHelp(cmd *cobra.Command, width int) string {
-	if strings.Count(HelpText(cmd, HelpWidth), "\n") <= LongHelp {
+	if strings.Count(HelpText(cmd, HelpWidth), "\n") <= MaxHelpLines {
 		return HelpText(cmd, width)
 	}
 
 	about, _, _ := strings.Cut(cmd.Long, "\n\n")
 	var often []*pflag.Flag
 	var others []string
-
 	for _, g := range GroupedFlags(cmd) {
 		for _, f := range g.Flags {
 			if slices.Contains(commonFlags(cmd.Name()), f.Name) {
@@ -110,7 +110,7 @@ func ShortHelp(cmd *cobra.Command, width int) string {
 	}
 
 	text := helpIntroduction(cmd, about, width) + flagText([]FlagsBelow{{"Flags", often}}, width)
-	more := fmt.Sprintf("All of it, and of the other flags (%s): %s", strings.Join(others, ", "), strings.Replace(cmd.CommandPath(), " ", " help ", 1))
+	more := fmt.Sprintf("The full help, with the other flags (%s): %s", strings.Join(others, ", "), strings.Replace(cmd.CommandPath(), " ", " help ", 1))
 
 	return text + "\n" + strings.Join(console.Wrap(more, cmp.Or(width, HelpWidth)), "\n") + "\n"
 }
@@ -144,8 +144,8 @@ func helpIntroduction(cmd *cobra.Command, about string, width int) string {
 	return wrapNarrow(b.String(), width)
 }
 
-// wrapNarrow wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves a
-// second column below the first.
+// wrapNarrow wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves
+// a second column below the first.
 func wrapNarrow(text string, width int) string {
 	if width <= 0 || width >= HelpWidth {
 		return text

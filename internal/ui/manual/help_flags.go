@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// commonFlags are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard run are in
-// the help of that.
+// commonFlags are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard
+// run are in the help of that.
 func commonFlags(command string) []string {
 	seldom := map[string]string{"submit": "verify drift torchrun fallback env", "sweep": "verify drift torchrun"}
 	return slices.DeleteFunc(strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun "+
@@ -79,7 +79,6 @@ func flagText(groups []FlagsBelow, width int) string {
 	}
 
 	var b strings.Builder
-
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.Flags {

@@ -16,7 +16,8 @@ type Page struct {
 	Text string
 }
 
-// ManPages returns all pages: gpuard(1), one for each command of root, and those of the configuration files in section 5.
+// ManPages returns all pages: gpuard(1), one for each command of root, and those of the configuration files in section
+// 5.
 func ManPages(root *cobra.Command, version string) (pages []Page) {
 	for _, cmd := range CommandsWithPages(root) {
 		pages = append(pages, Page{PageName(cmd) + ".1", manText(cmd, version)})
@@ -155,7 +156,8 @@ func manNeighbours(cmd *cobra.Command) string {
 	return strings.Join(names, ",\n") + "\n"
 }
 
-// EscapeRoff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the page.
+// EscapeRoff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the
+// page.
 func EscapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`).Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -1,4 +1,5 @@
-// Package planview shows what a request got: the plan, the refusal with a reason for each device, the place in the line.
+// Package planview shows what a request got: the plan, the refusal with a reason for each device, the place in the
+// line.
 package planview
 
 import (
@@ -31,8 +32,8 @@ func QuotaText(q job.Quota) string {
 	return " (" + string(q) + ")"
 }
 
-// WriteRefusal writes why no device was given: the summary, one line per device, and what to do. The summary and the advice
-// begin with "gpuard: ", because standard error is shared with the command.
+// WriteRefusal writes why no device was given: the summary, one line per device, and what to do. The summary and the
+// advice begin with "gpuard: ", because standard error is shared with the command.
 func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 	p := console.Page{Term: term}
 	p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate(r.Summary))
@@ -49,8 +50,8 @@ func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-// WritePlan writes what would be given and why, for --dry-run: the devices with the numbers under which the program sees
-// them, then one line per device, then the notes.
+// WritePlan writes what would be given and why, for --dry-run: the devices with the numbers under which the program
+// sees them, then one line per device, then the notes.
 func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
 	p := console.Page{Term: term}
 	if len(plan.Devices) == 0 {
@@ -83,8 +84,8 @@ func RelevantReasons(reasons []job.Reason) []job.Reason {
 	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
 }
 
-// WriteReasons writes one device per line, and those of which the same is to be said on one. The remedies are left out, because the
-// refusal ends with what to do.
+// WriteReasons writes one device per line, and those of which the same is to be said on one. The remedies are left out,
+// because the refusal ends with what to do.
 func WriteReasons(p *console.Page, reasons []job.Reason) {
 	lines := reasonLines(p, reasons)
 	width := 0
@@ -178,7 +179,8 @@ func writeReason(p *console.Page, lead string, verdict console.Span, text string
 	}
 }
 
-// deviceLabels returns the names of the devices. It adds the model if two have the same index (MIG slices, two vendors).
+// deviceLabels returns the names of the devices. It adds the model if two have the same index (MIG slices, two
+// vendors).
 func deviceLabels(p *console.Page, reasons []job.Reason) []string {
 	count := map[int]int{}
 	for _, r := range reasons {

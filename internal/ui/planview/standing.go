@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/ui/translate"
 )
 
-// StandingLine is the line in a language: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
-// details until the first holder fits in width cells, and cuts the rest.
+// StandingLine is the line in a language: place, next job, and the holders with their devices and times. If width is
+// not 0 it leaves out details until the first holder fits in width cells, and cuts the rest.
 func StandingLine(s status.Standing, now time.Time, l translate.Language, width int) string {
 	text := ""
 	holders := joinHolders(s.Holders)
@@ -76,7 +76,8 @@ func placeText(s status.Standing, brevity int) string {
 	return "waiting for " + s.Want + ", " + at
 }
 
-// holderText is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
+// holderText is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the
+// time.
 func holderText(h status.Holder, now time.Time, brevity int) string {
 	text := h.Device + ": "
 	switch {

@@ -23,8 +23,8 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// LoadProject reads a project's file and checks the flags of every service with the parser of gpuard run, so that both accept
-// the same. It returns all mistakes of the file together, and then nothing is started.
+// LoadProject reads a project's file and checks the flags of every service with the parser of gpuard run, so that both
+// accept the same. It returns all mistakes of the file together, and then nothing is started.
 func LoadProject(p *cli.Program, file string) (*service.Project, error) {
 	project, err := ProjectsOf(p).Load(file)
 	wrong := &diagnostic.Many{}
@@ -151,7 +151,6 @@ func UnknownService(name, file string, known []string, otherwise string) error {
 func NeededServices(project *service.Project, names []string) (map[string]bool, error) {
 	all := map[string]*service.Service{}
 	var known []string
-
 	for i := range project.Services {
 		s := &project.Services[i]
 		all[s.Name], known = s, append(known, s.Name)

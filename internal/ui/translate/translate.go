@@ -1,6 +1,7 @@
-// Package translate says in another language what gpuard says in English. English is the source: a catalogue has the forms of sentences
-// with holes, and a finished sentence is found by its form. What stands in a hole is copied, since it may be a name or a command, except where
-// the form says that a piece of gpuard's own stands there. A sentence that no form fits is shown in English.
+// Package translate says in another language what gpuard says in English. English is the source: a catalogue has the
+// forms of sentences with holes, and a finished sentence is found by its form. What stands in a hole is copied, since
+// it may be a name or a command, except where the form says that a piece of gpuard's own stands there. A sentence that
+// no form fits is shown in English.
 //
 //	translate.ChooseLanguage(env).Translate("none of 4 is free")
 package translate
@@ -35,8 +36,8 @@ func (c *catalogue) loadForms() []catalogueEntry {
 	return c.forms
 }
 
-// ChooseLanguage is the language of messages that setlocale(3) would choose, if the character set can show it. Choose once: its catalogue
-// is read again for each.
+// ChooseLanguage is the language of messages that setlocale(3) would choose, if the character set can show it. Choose
+// once: its catalogue is read again for each.
 func ChooseLanguage(env visible.Env) Language {
 	if !IsUTF8(env) {
 		return Language{}
@@ -60,8 +61,8 @@ func firstSet(env visible.Env, names ...string) string {
 	return ""
 }
 
-// ReadLocale is the language of a locale such as zh_CN.UTF-8, or of a tag such as zh-CN. What is written in traditional characters has no
-// catalogue.
+// ReadLocale is the language of a locale such as zh_CN.UTF-8, or of a tag such as zh-CN. What is written in traditional
+// characters has no catalogue.
 func ReadLocale(name string) Language {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	switch strings.ReplaceAll(name, "-", "_") {
@@ -97,7 +98,8 @@ func (l Language) Join(between string, parts ...string) string {
 	return strings.Join(said, between)
 }
 
-// separator is what joins sentences, things to do, or the members of a list. A finished text is parted where parts is set.
+// separator is what joins sentences, things to do, or the members of a list. A finished text is parted where parts is
+// set.
 type separator struct {
 	english, chinese string
 	parts            bool
@@ -135,8 +137,8 @@ func translateText(forms []catalogueEntry, text string) (said string, found bool
 	return translateParts(forms, text, 0)
 }
 
-// translateParts is translateText with the separators from the first one on. A single word is no part: it may be the end of what a person
-// wrote.
+// translateParts is translateText with the separators from the first one on. A single word is no part: it may be the
+// end of what a person wrote.
 func translateParts(forms []catalogueEntry, text string, first int) (said string, found bool) {
 	if !separators[first].parts {
 		return translateWhole(forms, text)
@@ -251,8 +253,8 @@ func dayIn(text string) string {
 	return ""
 }
 
-// readForms reads pairs of lines: a form in English with its holes, and below it, behind a tab, the same in the language. Empty lines and
-// those with # are left out.
+// readForms reads pairs of lines: a form in English with its holes, and below it, behind a tab, the same in the
+// language. Empty lines and those with # are left out.
 func readForms(text string) (forms []catalogueEntry) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")

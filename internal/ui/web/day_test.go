@@ -187,10 +187,11 @@ func TestDayOfUpdates(t *testing.T) {
 		core := c.processor.Seconds() / float64(r.updates)
 		t.Logf("%d updates for %d pages: %.2f %% of a core at one a second (%.1f s of processor time), heap %.1f MiB, %.1f MiB more than at the first tenth, resident %d MiB, %d MiB sent; it took %v",
 			r.updates, r.pages, 100*core, c.processor.Seconds(), float64(c.memory)/(1<<20), float64(c.growth)/(1<<20), c.resident>>20, c.sent>>20, time.Since(began).Round(time.Second))
-		if core > r.core {
+		if core > r.core && !raceEnabled {
 			t.Errorf("%d pages: %.2f %% of a core", r.pages, 100*core)
 		}
-		if c.memory > mostMemory || c.resident > mostMemory && r.pages == 1 { // 200 pages that read are in this process, too
+		// 200 pages that read are in this process, too, and the race detector keeps a shadow of all memory.
+		if c.memory > mostMemory || c.resident > mostMemory && r.pages == 1 && !raceEnabled {
 			t.Errorf("%d pages: %d MiB, resident %d MiB", r.pages, c.memory>>20, c.resident>>20)
 		}
 		if c.growth > mostGrowth {

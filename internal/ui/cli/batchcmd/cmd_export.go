@@ -183,8 +183,8 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	return w, addVariables(p, &w, o.env)
 }
 
-// judgeAway refuses a command that surely uses other GPUs than those that the engine gives it, in the words of gpuard run. A
-// container is for the engine's own machine to judge. In a container it can open no other GPU.
+// judgeAway refuses a command that surely uses other GPUs than those that the engine gives it, in the words of gpuard
+// run. A container is for the engine's own machine to judge. In a container it can open no other GPU.
 func judgeAway(p *cli.Program, cmd *cobra.Command, t handoff.Target, spec job.Spec) error {
 	if run.IsEngineCommand(spec.Command) {
 		return nil
@@ -219,8 +219,8 @@ func addVariables(p *cli.Program, w *handoff.Work, env []string) error {
 	return nil
 }
 
-// serviceWork is a service of a project's file, read by the parser of gpuard run. Of the configuration only the file's own
-// defaults and rules count.
+// serviceWork is a service of a project's file, read by the parser of gpuard run. Of the configuration only the file's
+// own defaults and rules count.
 func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
 	err = refuseBesideFile(cmd, "env", "image", "workdir", "namespace", "queue", "dry-run")
 	switch {

@@ -164,7 +164,6 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.K
 	runs := state.RunsIn(batchlog.Begun, batchlog.Running)
 	err = q.Ask(ctx, kind, numbers...)
 	var wrong *exit.Usage
-
 	switch {
 	case errors.As(err, &wrong) && len(numbers) > 1:
 		// It is asked of all or of none.
@@ -193,7 +192,6 @@ func possibleJobs(q *userqueue.Queue, kind batchlog.Kind, args []string) (all []
 		}
 
 		var can []int
-
 		for _, n := range list {
 			if q.CheckRequest(kind, n) == nil {
 				can = append(can, n)
@@ -253,7 +251,6 @@ func CompleteJobs(p *cli.Program) cobra.CompletionFunc {
 		defer q.Close()
 		list, _ := q.List(func(s userqueue.State) bool { return !s.Over() })
 		var words []string
-
 		for _, e := range list {
 			if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
 				words = append(words, n+"\t"+e.Name)
@@ -330,8 +327,8 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	return nil
 }
 
-// ReadQueue is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
-// jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
+// ReadQueue is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so
+// many jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
 func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
 	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []userqueue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []userqueue.HostJobs{}, Engines: []userqueue.Trouble{}}
 	if q != nil {
@@ -384,7 +381,8 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int
 // mostReasons is for how many different requests queue asks why they wait.
 const mostReasons = 8
 
-// whyWaits says of the jobs that wait what gpuard run would say of them now. Jobs that ask for the same share the answer.
+// whyWaits says of the jobs that wait what gpuard run would say of them now. Jobs that ask for the same share the
+// answer.
 func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 	type answer struct{ why, discreet, remedy string }
 	known := map[string]answer{}
@@ -405,7 +403,6 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 		if !asked && len(known) < mostReasons {
 			_, err := claim.Decide(ctx, &host, spec)
 			var refusal *job.Refusal
-
 			switch {
 			case errors.As(err, &refusal):
 				got = answer{refusal.Summary, refusal.PublicView().Summary, refusal.Remedy}

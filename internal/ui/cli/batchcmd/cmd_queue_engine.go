@@ -20,8 +20,8 @@ func sayWhy(p *cli.Program, list []userqueue.Entry, said map[int]string) {
 	}
 }
 
-// listTimeout is how long a list waits for other schedulers: a person would rather see it. What waits for the end of a job has
-// more patience.
+// listTimeout is how long a list waits for other schedulers: a person would rather see it. What waits for the end of a
+// job has more patience.
 const listTimeout = 4 * time.Second
 
 // refreshEngines asks the other schedulers for a list.

@@ -42,8 +42,8 @@ func (e *engineFlags) addEngineFlags(cmd *cobra.Command) {
 // engineHere is the value of --engine for this machine, where the configuration says otherwise.
 const engineHere = "here"
 
-// engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
-// configuration; nil this machine.
+// engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of
+// the configuration; nil this machine.
 func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string) (*remote.Scheduler, error) {
 	name, err := e.engine, error(nil)
 	if name == "" && e.file != "" {
@@ -78,7 +78,6 @@ func engineInFile(p *cli.Program, file, service string) (string, error) {
 	}
 
 	_, err = projectfile.NeededServices(project, []string{service})
-
 	if err != nil {
 		return "", err
 	}

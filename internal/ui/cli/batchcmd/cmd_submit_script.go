@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// scriptFlags sets the flags that the script of a command has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch, and
-// what its #SBATCH lines mean on one machine. Flags of the command line count more.
+// scriptFlags sets the flags that the script of a command has in lines such as "#GPUARD --gpus 2 --mem 20G", as those
+// of sbatch, and what its #SBATCH lines mean on one machine. Flags of the command line count more.
 func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 	path, head, lines := jobflags.ScriptOf(command)
 	if path == "" {
@@ -75,8 +75,8 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 	return err
 }
 
-// readSlurmLines sets flags that the #SBATCH lines of a script ask for, and says which of these lines have no effect here. Lines
-// of gpuard count more.
+// readSlurmLines sets flags that the #SBATCH lines of a script ask for, and says which of these lines have no effect
+// here. Lines of gpuard count more.
 func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string) error {
 	flags, without, err := remote.SlurmLines(text)
 	if err != nil {

@@ -117,8 +117,8 @@ func SplitEnded(list []userqueue.Entry) (over, open []*userqueue.Entry) {
 	return over, open
 }
 
-// Follower waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
-// is needed because nothing may start.
+// Follower waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while
+// none is needed because nothing may start.
 type Follower struct {
 	P *cli.Program
 	Q *userqueue.Queue
@@ -174,7 +174,6 @@ func (f *Follower) AwaitChange(ctx context.Context, open []*userqueue.Entry, oth
 
 	// Other schedulers do not say when something happens.
 	var poll <-chan time.Time
-
 	for _, e := range open {
 		if e.Engine != "" {
 			poll = time.After(pollInterval(f.P))

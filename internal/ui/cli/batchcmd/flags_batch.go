@@ -73,8 +73,8 @@ func parseAfter(text string) (list []batchlog.After, err error) {
 	return list, nil
 }
 
-// readWork is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
-// rules do not count there.
+// readWork is the job that the flags describe, for another engine: nothing of this machine is looked at, and its
+// defaults and rules do not count there.
 func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
 	w.Spec, err = s.Spec(cmd, args)
 	if err == nil && s.GPUs == jobflags.AllGPUs {

@@ -222,7 +222,6 @@ func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.T
 	}
 
 	var rows []console.TableRow
-
 	for i := range list {
 		e := &list[i]
 		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
@@ -294,7 +293,6 @@ func gpusOf(e *userqueue.Entry) string {
 	}
 
 	var numbers []int
-
 	for _, d := range e.Devices {
 		numbers = append(numbers, d.Index)
 	}

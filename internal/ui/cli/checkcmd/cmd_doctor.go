@@ -112,7 +112,8 @@ func (d *doctorFlags) checkFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// diagnoseMachine checks the machine and shows the findings. A warning or an error sets the exit code without another message.
+// diagnoseMachine checks the machine and shows the findings. A warning or an error sets the exit code without another
+// message.
 func diagnoseMachine(ctx context.Context, p *cli.Program, flags doctorFlags) error {
 	d, err := doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
 	switch {

@@ -75,7 +75,8 @@ exit code is 1 if the driver shows something else.`,
 	return cmd
 }
 
-// showExplained writes the answer. A list that the driver ignores is an error: the program would see other people's GPUs.
+// showExplained writes the answer. A list that the driver ignores is an error: the program would see other people's
+// GPUs.
 func showExplained(p *cli.Program, x *explain.Explanation, asJSON bool) error {
 	if asJSON {
 		if err := cli.WriteJSON(p.Out, explainAnswer{"gpuard.explain/1", x}); err != nil {

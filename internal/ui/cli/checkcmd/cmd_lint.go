@@ -108,7 +108,6 @@ func showLint(p *cli.Program, found linter.Report, asJSON bool) error {
 func lintProblems(p *cli.Program, problems []linter.Omission) {
 	paths := map[string][]string{}
 	var order []string
-
 	for _, o := range problems {
 		if paths[o.Why] == nil {
 			order = append(order, o.Why)

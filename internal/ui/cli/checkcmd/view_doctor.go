@@ -69,7 +69,8 @@ func writeVerdict(p *console.Page, v check.Verdict) {
 	}
 }
 
-// writeAdvice writes the lead and then what to do. A command in it is never broken, however long, because users copy it.
+// writeAdvice writes the lead and then what to do. A command in it is never broken, however long, because users copy
+// it.
 func writeAdvice(p *console.Page, lead console.Span, body console.Style, text string) {
 	width := p.Term.Width - console.CellWidth(lead.Text)
 	if p.Term.Width <= 0 {
@@ -231,7 +232,6 @@ func tallyText(findings []check.Finding, all bool) string {
 	}
 
 	var parts []string
-
 	for _, s := range []struct {
 		check.Severity
 		one, many string

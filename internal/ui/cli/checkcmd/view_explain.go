@@ -37,8 +37,8 @@ func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) 
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-// explainProcessView writes the process, its container, job and lease, and the variables that decide. Call Explain after
-// it.
+// explainProcessView writes the process, its container, job and lease, and the variables that decide. Call Explain
+// after it.
 func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) {
 	p := console.Page{Term: term}
 	e := x.Process

@@ -35,7 +35,6 @@ func FindingPages() (pages []check.Page) {
 func nearestCodes(code string, pages []check.Page) string {
 	const most = 4
 	var known []string
-
 	for _, page := range pages {
 		known = append(known, page.Code)
 	}

@@ -86,7 +86,6 @@ func lintSummary(p *console.Page, r linter.Report) {
 	}
 
 	var parts []string
-
 	for _, c := range []struct {
 		n    int
 		what string
@@ -126,7 +125,6 @@ func lintSummary(p *console.Page, r linter.Report) {
 
 	writeAdvice(p, console.Span{}, console.Normal, text)
 	var unread []string
-
 	for _, part := range r.Partial {
 		unread = append(unread, part.Path+": "+prose.CountNoun(part.Lines, "line")+" could not be read")
 	}

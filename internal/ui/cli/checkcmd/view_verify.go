@@ -37,7 +37,6 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 			return "no GPU"
 		}
 		var out []string
-
 		for _, id := range ids {
 			out = append(out, f.Device(id))
 		}
@@ -81,7 +80,6 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	}
 
 	var sentences []string
-
 	for i := range v.Frameworks {
 		sentences = append(sentences, v.Frameworks[i].Sentence())
 		said("framework", sentences[i])

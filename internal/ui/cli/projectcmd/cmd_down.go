@@ -74,7 +74,6 @@ func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []s
 
 	err = awaitGone(ctx, p, signals, a, mine, func(view *services.View) { a.writeEvents(t.findEvents(view)) })
 	var by *interruptError
-
 	switch {
 	case errors.As(err, &by):
 		by.how = "they are still ending: gpuard ps shows which; to kill them: gpuard down --now"

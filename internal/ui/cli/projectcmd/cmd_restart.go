@@ -81,7 +81,6 @@ func awaitBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a 
 	}, PendingText(t.only))
 
 	var by *interruptError
-
 	switch {
 	case errors.As(err, &by):
 		by.how = "they continue in the background: gpuard ps shows them, gpuard down ends them"
@@ -95,8 +94,8 @@ func awaitBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a 
 	return reportResult(p, cmd, last, t.only, a.Quiet)
 }
 
-// reportResult returns the result of a command that starts services: an error if one is not as wanted, and with asJSON the
-// answer.
+// reportResult returns the result of a command that starts services: an error if one is not as wanted, and with asJSON
+// the answer.
 func reportResult(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
 	err := checkOutcome(view, which)
 	if !asJSON {

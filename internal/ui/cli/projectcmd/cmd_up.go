@@ -188,7 +188,6 @@ func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, 
 	}, PendingText(t.only))
 
 	var by *interruptError
-
 	switch {
 	case errors.As(err, &by):
 		return endOnInterrupt(ctx, p, by, signals, a, t, screen, startedServices(names, last, change))
@@ -201,8 +200,8 @@ func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, 
 	return checkAllDone(last, t.only)
 }
 
-// startedServices returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
-// for all.
+// startedServices returns the services that Ctrl-C ends: those that were named, and the dependencies that were started;
+// nil for all.
 func startedServices(names []string, view *services.View, change *services.Change) (list []string) {
 	if len(names) == 0 {
 		return nil
@@ -243,7 +242,6 @@ func endOnInterrupt(ctx context.Context, p *cli.Program, by *interruptError, sig
 		})
 
 		var again *interruptError
-
 		switch {
 		case err == nil:
 			screen.Flush(signals)

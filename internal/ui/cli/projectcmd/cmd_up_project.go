@@ -124,7 +124,8 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 	}
 }
 
-// catchInterrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores SIGHUP.
+// catchInterrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores
+// SIGHUP.
 func catchInterrupts(more ...os.Signal) chan os.Signal {
 	caught := make(chan os.Signal, 8)
 	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, more...) {

@@ -80,8 +80,8 @@ func (s *Screen) showEvents(told []event) {
 // showLine shows a line of gpuard itself.
 func (s *Screen) showLine(text string) { s.showEvents([]event{{text: text}}) }
 
-// Flush returns when everything is shown, or at a signal: the reader may have stopped reading. A reader that is gone, which
-// every write tells again (SIGPIPE), keeps nothing waiting.
+// Flush returns when everything is shown, or at a signal: the reader may have stopped reading. A reader that is gone,
+// which every write tells again (SIGPIPE), keeps nothing waiting.
 func (s *Screen) Flush(signals <-chan os.Signal) {
 	s.applyChange(func() { s.closing = true })
 	for {
@@ -134,7 +134,8 @@ func (s *Screen) runScreen(ctx context.Context) {
 	}
 }
 
-// showNewLines shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay events.
+// showNewLines shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay
+// events.
 func (s *Screen) showNewLines(ctx context.Context) {
 	for end := time.Now().Add(100 * time.Millisecond); ctx.Err() == nil && time.Now().Before(end); {
 		line, ok := s.logs.Now()

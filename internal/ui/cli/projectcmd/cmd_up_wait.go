@@ -142,8 +142,8 @@ func (a *Poller) writeEvents(told []event) {
 	}
 }
 
-// haveAllBegun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
-// does.
+// haveAllBegun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one
+// that does.
 func haveAllBegun(view *services.View, which func(*services.Row) bool) bool {
 	return slowestRow(view, which) == nil
 }
@@ -153,7 +153,6 @@ func slowestRow(view *services.View, which func(*services.Row) bool) *services.R
 	// Services with an instance that will not be ready soon.
 	stuck := map[string]bool{}
 	var open []*services.Row
-
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
@@ -237,7 +236,8 @@ func isFailing(row *services.Row) bool {
 	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
 }
 
-// checkOutcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them wait.
+// checkOutcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them
+// wait.
 func checkOutcome(view *services.View, which func(*services.Row) bool) error {
 	// Services.
 	lost := map[string]bool{}

@@ -102,7 +102,6 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	}
 
 	spec, err = jobflags.AskDevice(p, cmd, o.ask, spec)
-
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,6 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	}
 
 	vars, err = keep(vars, nil)
-
 	if err != nil {
 		return err
 	}
@@ -121,7 +119,8 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	return write(p.Out, vars, p.Remarks)
 }
 
-// saveVariables is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
+// saveVariables is what a shell has to change for the variables of a choice, and where --save is given to have those of
+// before back.
 func saveVariables(p *cli.Program, cmd *cobra.Command, id string) (func([]visible.Var, *leases.HeldLease) ([]visible.Var, error), error) {
 	if !cmd.Flags().Changed("save") {
 		return func(vars []visible.Var, _ *leases.HeldLease) ([]visible.Var, error) { return vars, nil }, nil

@@ -223,8 +223,8 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 	})
 }
 
-// deliverAnswer writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
-// error of the write and does not kill gpuard.
+// deliverAnswer writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is
+// an error of the write and does not kill gpuard.
 func deliverAnswer(p *cli.Program, cmd *cobra.Command, h *leases.HeldLease, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
@@ -235,7 +235,6 @@ func deliverAnswer(p *cli.Program, cmd *cobra.Command, h *leases.HeldLease, writ
 	}
 
 	return nil
-
 }
 
 // showReservation is the answer about a lease for a time or a process.

@@ -124,7 +124,6 @@ func remainingText(r *job.Result) string {
 	}
 
 	var names []string
-
 	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
 		name := fmt.Sprintf("PID %d (%s)", b.PID, prose.Clean(b.Command))
 		if b.Stopped {

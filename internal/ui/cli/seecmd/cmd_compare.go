@@ -92,7 +92,6 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
 	jobflags.AddPrivateState(p, cmd)
 	var arms []string
-
 	for _, arm := range experiment.Arms() {
 		arms = append(arms, string(arm))
 	}
@@ -337,8 +336,8 @@ func compareProgress(now compare.Progress) string {
 	return text
 }
 
-// showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that cannot
-// be written must not lose the rest.
+// showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that
+// cannot be written must not lose the rest.
 func showCompared(p *cli.Program, o *compareOptions, a *compareAnswer) error {
 	if o.json {
 		if err := cli.WriteJSON(p.Out, a); err != nil {
@@ -376,7 +375,6 @@ func comparedCSV(a *compareAnswer) []byte {
 	w := csv.NewWriter(&text)
 	head := []string{"arm", "round", "problem", "command", "seconds", "company_ratio", "memory_bytes", "run_seconds", "run_load_ratio", "run_memory_bytes", "run_power_watts", "run_energy_joules", "run_clock_mhz", "run_throttled_ratio"}
 	var metrics []string
-
 	for i := range a.Quantities {
 		if q := &a.Quantities[i]; !slices.Contains(metrics, q.Name) && q.Metric {
 			metrics = append(metrics, q.Name)

@@ -138,7 +138,6 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	}
 
 	r.Machines, err = simulatedMachines(p, cmd, sizes, r.Trace.Jobs)
-
 	if err != nil {
 		return err
 	}
@@ -225,7 +224,6 @@ func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []s
 	}
 
 	var machines []gpu.Machine
-
 	for _, n := range sizes {
 		machines = append(machines, simulate.SizedMachine(first, n))
 	}

@@ -62,8 +62,8 @@ type keyboard struct {
 	gone chan struct{}
 }
 
-// startKeyboard returns nil without a terminal, and in the background, where changing the terminal would stop the program. again:
-// this process has begun again after a crash.
+// startKeyboard returns nil without a terminal, and in the background, where changing the terminal would stop the
+// program. again: this process has begun again after a crash.
 func startKeyboard(screen, again bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
 	if !screen || !cli.InForeground(os.Stdin) {

@@ -45,8 +45,8 @@ func simulationView(w io.Writer, a *simulateAnswer, t console.Term) {
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
-// leftOutText says which jobs are too large for which sizes of the machine. A size that serves more of them has them in its
-// waits.
+// leftOutText says which jobs are too large for which sizes of the machine. A size that serves more of them has them in
+// its waits.
 func leftOutText(results []sim.Result) (lines []string) {
 	sizes, counts := map[int][]string{}, []int{}
 	for i := range results {

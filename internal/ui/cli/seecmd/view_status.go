@@ -14,15 +14,15 @@ import (
 	"gpuard/internal/ui/console"
 )
 
-// statusView writes the machine as text: one line per device with load, memory, temperature and use, and below it its jobs
-// and problems. No line is wider than the terminal (80 columns if the width is unknown); below 60 columns each device
-// takes two lines.
+// statusView writes the machine as text: one line per device with load, memory, temperature and use, and below it its
+// jobs and problems. No line is wider than the terminal (80 columns if the width is unknown); below 60 columns each
+// device takes two lines.
 func statusView(w io.Writer, s status.Report, term console.Term) {
 	_, _ = io.WriteString(w, statusText(s, term))
 }
 
-// frameText is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the rest
-// of an earlier frame, and never scrolls; the last line has the time and the key to leave. If not everything fits,
+// frameText is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the
+// rest of an earlier frame, and never scrolls; the last line has the time and the key to leave. If not everything fits,
 // devices in use come before free ones. On other outputs an empty line follows each frame.
 func frameText(s status.Report, term console.Term, leave string) string {
 	if !term.TTY {
@@ -181,7 +181,6 @@ func (v *statusPage) summaryText() string {
 	}
 
 	var uses []string
-
 	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "use unknown", "degraded", "unhealthy", "unknown"} {
 		if n := count[word]; n > 0 {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))

@@ -182,8 +182,8 @@ func (v *statusPage) writeSeen(blank string, l status.Lease) {
 	}
 }
 
-// writeDrainAndXIDs writes a drain, and the driver's errors that do not affect the health of the device. Each code has one line,
-// with its last time.
+// writeDrainAndXIDs writes a drain, and the driver's errors that do not affect the health of the device. Each code has
+// one line, with its last time.
 func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 	if d.Drained != "" {
 		v.WriteParagraph(console.Yellow.Span(blank+"! "), console.Normal, v.Translate(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.deviceNumber(d))))
@@ -191,7 +191,6 @@ func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
-
 	for _, x := range d.XIDs {
 		count[x.Code]++
 		if count[x.Code] == 1 {
@@ -326,8 +325,8 @@ func (v *statusPage) leaseOccupant(d *status.Device, l status.Lease) occupant {
 	return o
 }
 
-// writeKeepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several devices
-// is written once.
+// writeKeepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several
+// devices is written once.
 func (v *statusPage) writeKeepers(blank string, l status.Lease) {
 	if !l.Ended || slices.Contains(v.kept, l.ID) {
 		return
@@ -335,7 +334,6 @@ func (v *statusPage) writeKeepers(blank string, l status.Lease) {
 
 	v.kept = append(v.kept, l.ID)
 	var names []string
-
 	for _, k := range l.HeldBy[:min(len(l.HeldBy), 3)] {
 		name := strings.TrimSpace(fmt.Sprintf("pid %d %s", k.PID, k.Command))
 		if k.Stopped {

@@ -70,7 +70,6 @@ func refuseUnknownTarget(cmd *cobra.Command, args []string) error {
 	}
 
 	var names []string
-
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
@@ -169,8 +168,8 @@ func (t *setupFlags) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
-// setupPart is one entry of the record that a command sets up: its name there and, for a setup that is written or previewed,
-// its files.
+// setupPart is one entry of the record that a command sets up: its name there and, for a setup that is written or
+// previewed, its files.
 type setupPart struct {
 	key  func() (string, error)
 	wish func() (setup.ChangePlan, error)
@@ -204,7 +203,6 @@ func runSetup(p *cli.Program, t *setupFlags, parts ...setupPart) error {
 func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report, error) {
 	var wishes []setup.ChangePlan
 	var previews []setup.Report
-
 	for _, one := range parts {
 		w, err := one.wish()
 		if err != nil {
@@ -220,7 +218,6 @@ func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report,
 	}
 
 	var all setup.Report
-
 	for i, w := range wishes {
 		r := previews[i]
 		if !t.dry {
@@ -417,8 +414,8 @@ func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) (words []st
 	return chosenFlags(cmd, all.Flags()), nil
 }
 
-// doubtNotes returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may be
-// down, and home folders are shared with machines that have other devices.
+// doubtNotes returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may
+// be down, and home folders are shared with machines that have other devices.
 func (c *deviceChoice) doubtNotes(p *cli.Program, cmd *cobra.Command) func() []string {
 	return func() []string {
 		spec, err := c.Spec(cmd, nil)

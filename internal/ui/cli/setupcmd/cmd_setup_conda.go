@@ -118,7 +118,6 @@ func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string
 	}
 
 	var clash []flagset.Conflict
-
 	for _, other := range []string{"lease", "device", "mig", "cpu"} {
 		clash = append(clash, flagset.Conflict{One: "ask", Other: other, Why: "only one of them can choose the device"})
 	}

@@ -36,7 +36,6 @@ func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, er
 	}
 
 	_, err = l.wait.Parse(p, cmd)
-
 	if err != nil {
 		return nil, err
 	}
