@@ -179,7 +179,7 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 
 	l.env = claim.EnvWithoutDevices(l.host, l.spec)
 	if l.spec.Ranks == nil {
-		// Ranks share the processors (setRankDevices).
+		// Ranks share the processors (rankMembers).
 		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowedCPUs()))...)
 	}
 
