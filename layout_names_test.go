@@ -43,4 +43,6 @@ func uniquePackages(repo tree) (bad []string) {
 }
 
 // renamedImports are packages whose names many variables and functions have.
-func renamedImports() []string { return []string{"run", "container", "unit", "health", "service", "sweep"} }
+func renamedImports() []string {
+	return []string{"run", "container", "unit", "health", "service", "sweep"}
+}
