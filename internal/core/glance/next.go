@@ -137,13 +137,13 @@ func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 	return ends[len(ends)-1]
 }
 
-// isInLine reports whether a request can be next.
-func isInLine(w *status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 }
+// IsInLine reports whether a request can be next. The others have no place in the line.
+func IsInLine(w *status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 }
 
 // nextStart is the first request that could start; nil where there is none.
 func nextStart(s *status.Report) *Start {
 	for i := range s.Waiting {
-		if w := &s.Waiting[i]; isInLine(w) {
+		if w := &s.Waiting[i]; IsInLine(w) {
 			return startOf(s, w, "the next", "its user")
 		}
 	}
@@ -155,7 +155,7 @@ func mineOf(s *status.Report, reader string) *Start {
 	place := 0
 	for i := range s.Waiting {
 		w := &s.Waiting[i]
-		if !isInLine(w) {
+		if !IsInLine(w) {
 			continue
 		}
 		place++

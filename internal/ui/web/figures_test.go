@@ -190,7 +190,12 @@ func compareJobs(t *testing.T, answer *statusAnswer, page string) {
 			continue
 		}
 		short, rest, _ := strings.Cut(w.Why, "; ")
-		row := fmt.Sprintf(`<b>%s</b></span> <span class="meta"><span class="user">%s</span> <span class="asks">%s`, w.Command, w.User, prose.CountNoun(w.Count, "GPU"))
+		subject := "they"
+		if len(answer.Waiting) == 1 {
+			subject = w.Command
+		}
+		short = strings.Replace(short, "that it can", "that "+subject+" can", 1)
+		row := fmt.Sprintf(`<b>%s</b></span> <span class="meta"><span class="user">%s</span><span class="dash"> · </span><span class="asks">%s`, w.Command, w.User, prose.CountNoun(w.Count, "GPU"))
 		if !strings.Contains(waiting, row) || !strings.Contains(waiting, html.EscapeString(short)) || !strings.Contains(waiting, html.EscapeString(rest)) {
 			t.Errorf("%+v is not in the list", w)
 		}

@@ -15,45 +15,47 @@ import (
 	"gpuard/internal/core/glance"
 )
 
-// TestWaitingRows: own jobs come first, an array and jobs of one name are one row, a reason stands once, and what is next is marked.
+// TestWaitingRows: the rows have the order of the line, each with its place; an array and jobs of one name are one row, own ones are marked where
+// they stand, what is next is marked, and the counts add up to those of the first line.
 func TestWaitingRows(t *testing.T) {
 	c := crowdedMachine(t).makeSite(t, "").collectScreen(t.Context(), pageView{language: "en", days: 1})
 	list := c.Waiting()
-	if first := list.Groups[0].Rows[0].Start; first != "about 12:12" {
-		t.Errorf("the first of the queue starts %s, and the line says otherwise", first)
-	}
 	var got []string
+	jobs := 0
 	for _, g := range list.Groups {
-		var rows []string
+		got = append(got, g.Head)
 		for _, r := range g.Rows {
-			text := r.Label
+			text := fmt.Sprintf("%d %s, %s", r.Place, r.Label, r.Numbers())
 			if r.Own {
 				text += " own"
 			}
 			if r.First {
 				text += " next"
 			}
-			if r.State != "" {
-				text += " " + r.State
+			if r.Told {
+				text += " told"
 			}
-			rows = append(rows, text)
+			got, jobs = append(got, text+" "+r.State+r.Start), jobs+r.Jobs
 		}
-		got = append(got, fmt.Sprintf("%d: %s", g.Jobs, strings.Join(rows[:min(len(rows), 2)], ", ")))
 	}
-	want := []string{"48: 9–48 sweep-lr[] own, 49–56 bert-large own", "12: 57–68 report own after 49–60", "12: train.py next, eval"}
+	want := []string{
+		"", "1 train.py,  next about 10:12", "2 eval,  about 11:28", "3 sweep-lr[0–39], 40 jobs: 9–48 own told from about 12:12", "4 sdxl,  about 12:44", "5 pretrain,  about 13:28", "6 train.py,  about 13:28",
+		"7 eval,  about 14:12", "8 sdxl,  about 14:38", "9 pretrain,  about 15:28", "10 train.py,  about 15:28", "11 eval,  about 16:12", "12 sdxl,  about 16:12", "13 pretrain,  about 17:28",
+		"not in the line yet", "0 bert-large, 8 jobs: 49–56 own about 5 Mar 00:32", "", "0 report, 12 jobs: 57–68 own each after the end of one of jobs 49–56",
+	}
 	if strings.Join(got, "; ") != strings.Join(want, "; ") {
 		t.Errorf("%q", got)
 	}
-	if list.Own != 88 || list.Others != 12 || list.Folded() != 3 || list.More != 28 {
-		t.Errorf("%d own, %d others, %d folded, %d more", list.Own, list.Others, list.Folded(), list.More)
+	if jobs+list.Folded()+list.More != 100 || list.Sum() != "100 wait: 12 of others, 88 yours" {
+		t.Errorf("%d jobs, %d folded, %d more: %s", jobs, list.Folded(), list.More, list.Sum())
 	}
 }
 
 // TestMine: a page with a token says when its user gets something, and where that is written; without one it speaks of the next request.
 func TestMine(t *testing.T) {
 	for _, test := range []struct{ token, user, want string }{
-		{secretToken, "alice", `<a href="#queue" class="mine" data-is="mine">your sweep-lr[0] is 3rd and gets 1 GPU at about 12:12</a>`},
-		{secretToken, "bob", `<a href="#nvidia-0" class="mine" data-is="mine">your train.py gets GPU 0 at about 10:12 (end of bert-large)</a>`},
+		{secretToken, "alice", `<a href="#yours" class="mine" data-is="mine">your sweep-lr[0] is 3rd and gets 1 GPU at about 12:12</a>`},
+		{secretToken, "bob", `<a href="#yours" class="mine" data-is="mine">your train.py gets GPU 0 at about 10:12 (end of bert-large)</a>`},
 		{secretToken, "zoe", `<a href="#nvidia-0" class="plain" data-is="next">the next gets GPU 0 at about 10:12 (end of bert-large)</a>`},
 		{"", "alice", `<a href="#nvidia-0" class="plain" data-is="next">the next gets GPU 0 at about 10:12 (end of bert-large)</a>`},
 	} {
@@ -61,6 +63,8 @@ func TestMine(t *testing.T) {
 		site.Owner = test.user
 		if page := getPage(t, site, "/"); !strings.Contains(page, test.want) {
 			t.Errorf("%+v: %s", test, cutFragment(page, `class="glance"`))
+		} else if n := strings.Count(page, `id="yours"`); test.user != "zoe" && n != 1 {
+			t.Errorf("%+v: %d rows are that of the first line", test, n)
 		}
 	}
 }

@@ -228,14 +228,14 @@ func (c pageHead) told() *glance.Start {
 	return c.Answer.Told()
 }
 
-// start is the part about one request. It leads to the device where that is known, else to what waits.
+// start is the part about one request. It leads to the row of the reader, else to the device where that is known, else to what waits.
 func (c pageHead) start(told *glance.Start) Link {
 	l := Link{c.Say(told.Text), "#queue", "plain", string(glance.Next)}
 	if len(told.Places) > 0 {
 		l.Href = c.anchorOf(told.Places)
 	}
 	if told == c.Answer.Mine {
-		l.Class, l.Key = "mine", string(glance.Mine)
+		l.Href, l.Class, l.Key = "#yours", "mine", string(glance.Mine)
 	}
 
 	return l

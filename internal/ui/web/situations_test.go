@@ -314,7 +314,7 @@ func crowdedMachine(t testing.TB) *inventedMachine {
 			e.Name, e.Asks = "bert-large", "2 GPUs"
 		}
 		if i >= 48 {
-			e.Name, e.State, e.Awaits, e.Why, e.Expected = "report", userqueue.After, []int{9 + i - 8}, "", nil
+			e.Name, e.State, e.Awaits, e.Why, e.Expected = "report", userqueue.After, []int{49 + (i-48)%8}, "", nil
 		}
 		s.jobs = append(s.jobs, e)
 	}
