@@ -37,7 +37,8 @@ func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Le
 		return append(notes, err.Error())
 	}
 
-	passed := folder.Turn(boot).ApplyTo(queue.Input{}).Passed
+	turn := folder.Turn(boot)
+	passed := turn.ApplyTo(queue.Input{}).Passed
 	for len(tickets) > 0 {
 		scope := tickets[0]
 		q := queue.Input{Now: time.Now().UnixNano(), Held: held, Passed: passed}
@@ -50,10 +51,30 @@ func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Le
 
 			return true
 		})
+
+		first := len(s.Waiting)
 		s.AddWaiting(queue.OrderTickets(q), host.Proc.PIDNamespace(), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return isStopped(host, t) }, q.HasReachedMax)
+		addReservations(host, s.Waiting[first:], q, turn)
 	}
 
 	return notes
+}
+
+// addReservations says of the requests of a queue, which are in its order, which devices are kept for them.
+func addReservations(host *machine.Host, waiting []status.Waiting, q queue.Input, turn queue.Turn) {
+	up, err := host.Proc.Uptime()
+	if err != nil || len(turn.Reserved) == 0 {
+		// Without a clock nothing is said of them.
+		return
+	}
+
+	q.Boot = up.Nanoseconds()
+	for i, t := range queue.OrderTickets(q) {
+		if r, kept := turn.ReservationOf(q, t); kept {
+			waiting[i].Kept = slices.Clone(r.Devices)
+			waiting[i].KeptUntil = new(time.Unix(0, q.Now).Add(time.Duration(r.Until - q.Boot)))
+		}
+	}
 }
 
 // isStopped reports whether the waiting process is stopped, as far as that is visible from here.

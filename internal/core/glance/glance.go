@@ -2,7 +2,7 @@
 // get its devices, is something broken. A view puts each part where it likes, links it, and says it in its language:
 //
 //	answer := glance.Summarize(&report, "bob")
-//	answer.Text() // 2 of 8 free · 3 wait, your train.py gets GPU 5 at about 14:20 (end of bert-large) · 1 lost, 1 hot
+//	answer.Text() // 2 of 8 free · 3 wait, your train.py gets GPU 5 at about 14:20 (end of bert-large) · 1 GPU unhealthy: lost
 //
 // It reads the report of status and nothing else, so each figure is the one that status shows. It must not judge a device itself.
 package glance
@@ -20,7 +20,9 @@ type Key string
 
 // Keys of the parts. A device is counted by one of Lost to Degraded at most, by the gravest; the keys after them are counted beside.
 const (
-	Free    Key = "free"
+	Free Key = "free"
+	// What of that a newcomer can have.
+	Room    Key = "room"
 	Waiting Key = "waiting"
 	// The request that gets devices next.
 	Next Key = "next"
@@ -56,7 +58,7 @@ const (
 type Part struct {
 	Key   Key
 	Count int
-	// In English: "2 of 8 free", "1 hot".
+	// In English: "2 of 8 free", "1 GPU drained".
 	Text string
 	// Of the devices that it is about, in the devices of the report.
 	Places []int
@@ -70,7 +72,9 @@ type Part struct {
 type Answer struct {
 	Free Part
 	// How many devices there are; a GPU with slices counts as its slices.
-	Of      int
+	Of int
+	// nil: nothing is free, or nobody waits for it.
+	Room    *Part
 	Waiting Part
 	// nil: nothing waits that could start.
 	Next *Start
@@ -102,6 +106,7 @@ func Summarize(s *status.Report, reader string) Answer {
 		a.Free.Text = "no GPU"
 	}
 
+	a.Room = roomOf(s)
 	n := len(s.Waiting)
 	a.Waiting = Part{Key: Waiting, Count: n, Text: fmt.Sprintf("%d wait", n)}
 
@@ -120,7 +125,11 @@ func Summarize(s *status.Report, reader string) Answer {
 
 // Groups are the texts of the parts, in English, as the line groups them: free; waiting and next; troubles.
 func (a Answer) Groups() [][]string {
-	waiting := []string{a.Waiting.Text}
+	free, waiting := []string{a.Free.Text}, []string{a.Waiting.Text}
+	if a.Room != nil {
+		free = append(free, a.Room.Text)
+	}
+
 	if told := a.Told(); told != nil {
 		waiting = append(waiting, told.Text)
 	}
@@ -131,7 +140,7 @@ func (a Answer) Groups() [][]string {
 		ills = append(ills, t.Text)
 	}
 
-	return [][]string{{a.Free.Text}, waiting, ills}
+	return [][]string{free, waiting, ills}
 }
 
 // Told is the request of which the line speaks: the reader's first, and the next one where none of theirs waits.
@@ -146,7 +155,7 @@ func (a Answer) Text() string {
 	return strings.Join(groups, " · ")
 }
 
-// Title is the line for a tab in the background: "2 free", "0 free, 1 lost".
+// Title is the line for a tab in the background: "2 free", "0 free, 1 GPU unhealthy: lost".
 func (a Answer) Title() string {
 	title := fmt.Sprintf("%d free", a.Free.Count)
 	if len(a.Troubles) > 0 && a.Troubles[0].Grave {

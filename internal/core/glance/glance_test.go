@@ -86,7 +86,7 @@ func TestAnswers(t *testing.T) {
 			l.lease("bob", "eval", 0, 0, 1)
 			l.lease("carol", "tune", 30*time.Hour, 3)
 			l.waits("dave", 2)
-		}, "0 of 4 free · 1 waits, the next gets GPU 2, 3 at about 2 Mar 17:00 (end of tune) · nothing is broken", "0 free"},
+		}, "0 of 4 free · 1 waits, the next gets GPU 2, 3 at about 17:00 tomorrow (end of tune) · nothing is broken", "0 free"},
 		{"a limit", "demo:1xL4", func(l *lab) {
 			held := l.lease("alice", "bert", 0, 0)
 			held.Until = int64(2 * time.Hour)
@@ -113,11 +113,11 @@ func TestAnswers(t *testing.T) {
 		{"free, and next", "demo:2xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("dave", 1)
-		}, "1 of 2 free · 1 waits, the next gets GPU 1 now · nothing is broken", "1 free"},
+		}, "1 of 2 free, kept for train.py of dave · 1 waits, the next gets GPU 1 now · nothing is broken", "1 free"},
 		{"free, and any of them", "demo:3xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("dave", 1)
-		}, "2 of 3 free · 1 waits, the next starts now · nothing is broken", "2 free"},
+		}, "2 of 3 free, a new job of 1 GPU can start · 1 waits, the next starts now · nothing is broken", "2 free"},
 		{"one of two", "demo:3xL4", func(l *lab) {
 			l.lease("alice", "bert", 2*time.Hour, 0, 2)
 			l.lease("bob", "eval", 0, 1)
@@ -131,7 +131,7 @@ func TestAnswers(t *testing.T) {
 			l.lease("alice", "bert", 0, 0)
 			l.Devices[1].Drained = "new fan (root)"
 			l.waits("dave", 1)
-		}, "0 of 2 free · 1 waits, the next waits for the end of bert, which is not known · 1 drained", "0 free"},
+		}, "0 of 2 free · 1 waits, the next waits for the end of bert, which is not known · 1 GPU drained", "0 free"},
 		{"a rule", "demo:2xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("alice", 1).Max = 1
@@ -145,7 +145,7 @@ func TestAnswers(t *testing.T) {
 			l.lease("alice", "bert", 2*time.Hour, 0)
 			l.Devices[1].Drained = "new fan (root)"
 			l.waits("dave", 2)
-		}, "0 of 2 free · 1 waits, the next waits until somebody frees a GPU · 1 drained", "0 free"},
+		}, "0 of 2 free · 1 waits, the next waits until somebody frees a GPU · 1 GPU drained", "0 free"},
 		{"trouble", "demo:8xL4", func(l *lab) {
 			lost(l, 0)
 			l.Devices[1].ClockEvents = []string{"hw_thermal_slowdown"}
@@ -158,18 +158,18 @@ func TestAnswers(t *testing.T) {
 				gpu.Process{PID: 8, GPU: l.Devices[6].UUID, User: "mallory", Memory: new(gpu.Bytes(9 << 30)), Started: testNow.Add(-time.Hour)})
 			l.Devices[6].MemoryUsed = new(gpu.Bytes(9 << 30))
 			l.lease("bob", "done", 0, 7).Ended = true
-		}, "0 of 8 free · nothing waits · 1 lost, 1 unhealthy, 1 does not answer, 1 intruder, 1 hot, 1 in use without a lease, 1 lease held after its end, 1 drained", "0 free, 1 lost"},
+		}, "0 of 8 free · nothing waits · 1 GPU unhealthy: lost, 1 GPU unhealthy, 1 GPU does not answer, 1 process of an intruder, 1 GPU degraded: hot, 1 GPU busy without a lease, 1 lease held after its end, 1 GPU drained", "0 free, 1 GPU unhealthy: lost"},
 		{"a lost one that is leased", "demo:2xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			lost(l, 0)
 			lost(l, 1)
-		}, "0 of 2 free · nothing waits · 2 lost", "0 free, 2 lost"},
+		}, "0 of 2 free · nothing waits · 2 GPUs unhealthy: lost", "0 free, 2 GPUs unhealthy: lost"},
 		{"slices", "demo:1xA100-80GB:3g.40gb*2+1xA100-80GB", func(l *lab) {
 			held := l.lease("alice", "bert", 2*time.Hour, 1)
 			held.Devices = []gpu.UUID{l.Devices[0].MIG[0].UUID}
 			ticket := l.waits("bob", 2)
 			ticket.Devices = []gpu.UUID{l.Devices[0].MIG[0].UUID, l.Devices[0].MIG[1].UUID}
-		}, "2 of 3 free · 1 waits, the next gets GPU 0:0, 0:1 at about 13:00 (end of bert) · nothing is broken", "2 free"},
+		}, "2 of 3 free, a new job of up to 2 GPUs can start · 1 waits, the next gets GPU 0:0, 0:1 at about 13:00 (end of bert) · nothing is broken", "2 free"},
 		{"none", "", nil, "no GPU · nothing waits · nothing is broken", "0 free"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -307,5 +307,49 @@ func TestMine(t *testing.T) {
 		if got := strings.Join(answer.Groups()[1], ", "); got != test.want {
 			t.Errorf("%s: %q", test.name, got)
 		}
+	}
+}
+
+// TestRoom: while others wait, what is free says whether a newcomer can take it: not what the queue keeps for a request ahead, nor what one gets
+// now; what waits for more than is free keeps nothing by waiting alone, nor does one that is stopped or that cannot use it.
+func TestRoom(t *testing.T) {
+	until := testNow.Add(37 * time.Minute)
+	for _, test := range []struct {
+		name  string
+		set   func(l *lab)
+		keep  []int // for the first request
+		room  string
+		texts []string
+	}{
+		{"nothing waits", func(*lab) {}, nil, "", nil},
+		{"one waits for more", func(l *lab) { l.waits("frank", 3) }, nil, "a new job of up to 2 GPUs can start", []string{"a new job of up to 2 GPUs can take it", "a new job of up to 2 GPUs can take it"}},
+		{"kept", func(l *lab) { l.waits("frank", 3) }, []int{0, 2}, "a new job of 1 GPU can start", []string{"kept for train.py of frank until about 12:37", "a new job of 1 GPU can take it"}},
+		{"all kept", func(l *lab) { l.waits("frank", 3) }, []int{0, 1, 2}, "kept for train.py of frank", []string{"kept for train.py of frank until about 12:37", "kept for train.py of frank until about 12:37"}},
+		{"one gets it now", func(l *lab) { l.waits("frank", 1) }, []int{1}, "a new job of 1 GPU can start", []string{"a new job of 1 GPU can take it", "train.py of frank gets it now"}},
+		{"two get it", func(l *lab) { l.waits("frank", 1); l.waits("dave", 1) }, nil, "kept for those who wait", []string{"train.py of frank gets it now", "train.py of dave gets it now"}},
+		{"kept for one, and the next gets the other", func(l *lab) { l.waits("frank", 3); l.waits("dave", 1) }, []int{0, 2}, "kept for those who wait", []string{"kept for train.py of frank until about 12:37", "train.py of dave gets it now"}},
+		{"stopped", func(l *lab) { l.waits("frank", 1).PID = 99 }, nil, "", nil},
+		{"one that cannot use it", func(l *lab) { l.waits("frank", 1, 2) }, nil, "", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t, "demo:4xL4")
+			l.lease("alice", "bert", 0, 2, 3)
+			test.set(l)
+			s := l.report()
+			for _, i := range test.keep {
+				s.Waiting[0].Kept, s.Waiting[0].KeptUntil = append(s.Waiting[0].Kept, l.Devices[i].UUID), &until
+			}
+			var texts []string
+			for _, c := range FreeClaims(s) {
+				texts = append(texts, c.Text)
+			}
+			room := ""
+			if p := Summarize(s, "").Room; p != nil {
+				room = p.Text
+			}
+			if room != test.room || fmt.Sprint(texts) != fmt.Sprint(test.texts) {
+				t.Errorf("%q %q", room, texts)
+			}
+		})
 	}
 }

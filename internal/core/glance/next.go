@@ -216,7 +216,7 @@ func laterOf(s *status.Report, i int, who string) *Start {
 		return &Start{Ticket: w.ID, At: at, Now: true, Text: fmt.Sprintf("%s gets %s now", who, prose.CountNoun(w.Count, "GPU"))}
 	}
 
-	return &Start{Ticket: w.ID, At: at, Guess: true, Text: fmt.Sprintf("%s gets %s at about %s", who, prose.CountNoun(w.Count, "GPU"), prose.ClockTime(at, s.Now))}
+	return &Start{Ticket: w.ID, At: at, Guess: true, Text: fmt.Sprintf("%s gets %s at about %s", who, prose.CountNoun(w.Count, "GPU"), prose.NearTime(at, s.Now))}
 }
 
 // fillStart says when the request gets count of these spots, which are in the order in which they get free. Its text lacks what gets them.
@@ -251,7 +251,7 @@ func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, co
 
 	n.At, n.Now = time.Unix(0, last.at).In(s.Now.Location()), last.lease == nil
 	what := spotNames(spots, can[:some], count)
-	switch clock := prose.ClockTime(n.At, s.Now); {
+	switch clock := prose.NearTime(n.At, s.Now); {
 	case n.Now && some > count:
 		n.Text = "starts now"
 	case n.Now:

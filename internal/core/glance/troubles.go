@@ -22,20 +22,20 @@ type tally struct {
 	leases       []string
 }
 
-// troubleTallies are all kinds, the gravest first.
+// troubleTallies are all kinds, the gravest first. A state has the word that the row of the device has, with the reason behind it.
 func troubleTallies() []tally {
 	return []tally{
-		{key: Lost, one: "lost", grave: true},
-		{key: Unhealthy, one: "unhealthy", grave: true},
+		{key: Lost, one: "GPU unhealthy: lost", several: "GPUs unhealthy: lost", grave: true},
+		{key: Unhealthy, one: "GPU unhealthy", several: "GPUs unhealthy", grave: true},
 		{key: Unreadable, one: "driver cannot be read", several: "drivers cannot be read", grave: true},
-		{key: Silent, one: "does not answer", several: "do not answer", grave: true},
-		{key: Intruder, one: "intruder", several: "intruders", grave: true},
-		{key: Over, one: "over its share", several: "over their share", grave: true},
-		{key: Hot, one: "hot", grave: true},
-		{key: Degraded, one: "degraded"},
-		{key: Unleased, one: "in use without a lease"},
+		{key: Silent, one: "GPU does not answer", several: "GPUs do not answer", grave: true},
+		{key: Intruder, one: "process of an intruder", several: "processes of intruders", grave: true},
+		{key: Over, one: "job over its share", several: "jobs over their share", grave: true},
+		{key: Hot, one: "GPU degraded: hot", several: "GPUs degraded: hot", grave: true},
+		{key: Degraded, one: "GPU degraded", several: "GPUs degraded"},
+		{key: Unleased, one: "GPU busy without a lease", several: "GPUs busy without a lease"},
 		{key: Kept, one: "lease held after its end", several: "leases held after their end"},
-		{key: Drained, one: "drained"},
+		{key: Drained, one: "GPU drained", several: "GPUs drained"},
 	}
 }
 

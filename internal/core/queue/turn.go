@@ -119,6 +119,13 @@ func (t Turn) ApplyTo(q Input) Input {
 	return q
 }
 
+// ReservationOf is the reservation that a ticket of the question has now, as the Turn remembers it; false where it has none.
+func (t Turn) ReservationOf(q Input, ticket job.Ticket) (Reservation, bool) {
+	r, found := t.Reserved[ticket.Key()]
+	_, passed := t.Passed[ticket.Key()]
+	return r, found && !passed && r.Until >= q.Boot && r.isPlausible(q, ticket)
+}
+
 // copyForLiving drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after
 // reservations that have lapsed.
 func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {

@@ -247,3 +247,32 @@ func TestFadingCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestReservationOf: what is shown as kept is what the queue keeps: from the first look on, of the ticket that waits for several, and neither after
+// its end, nor where the ticket was passed over, nor where the record cannot be of the rules.
+func TestReservationOf(t *testing.T) {
+	q := convoy(8 * time.Hour)
+	q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
+	turn, _, _ := Turn{}.DecideNext(q, "", q.Tickets, PassOverAfter)
+	wide, small := q.Tickets[0], q.Tickets[1]
+	r, kept := turn.ReservationOf(q, wide)
+	if !kept || len(KeptDevices(turn.ApplyTo(q), small.ID, small.UID)) == 0 || len(r.Devices) != 2 {
+		t.Fatalf("%+v %v", r, kept)
+	}
+	if _, kept := turn.ReservationOf(q, small); kept {
+		t.Error("something is kept for one device")
+	}
+	late := q
+	late.Boot = r.Until + 1
+	if _, kept := turn.ReservationOf(late, wide); kept {
+		t.Error("it is kept after its end")
+	}
+	if _, kept := turn.passOver(q, wide, "").ReservationOf(q, wide); kept {
+		t.Error("it is kept for one that was passed over")
+	}
+	forged := r
+	forged.Until = math.MaxInt64
+	if _, kept := (Turn{Reserved: map[string]Reservation{wide.Key(): forged}}).ReservationOf(q, wide); kept {
+		t.Error("it is kept for ever")
+	}
+}

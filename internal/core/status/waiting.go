@@ -46,6 +46,10 @@ type Waiting struct {
 	Endless string `json:"endless,omitempty"`
 	// Limit of devices for its user at the same time, if it waits because of that limit.
 	Most int `json:"most,omitempty"`
+	// Devices that are kept for it until enough of them are free: a request behind it gets them only if it is certain to end before.
+	Kept []gpu.UUID `json:"kept,omitempty"`
+	// When that ends, whether it has started or not.
+	KeptUntil *time.Time `json:"kept_until,omitempty"`
 }
 
 // AddWaiting adds the waiting requests in queue order. here is the PID namespace of the caller; passed,

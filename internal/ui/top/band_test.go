@@ -91,7 +91,7 @@ func TestColours(t *testing.T) {
 		if coloured := strings.Contains(screen, "38;"); coloured != (name != "mono") {
 			t.Errorf("%s: coloured %v", name, coloured)
 		}
-		for _, want := range []string{"93%", "unhealthy", "mallory!", "dave!", "busy", "1 lost, 1 intruder", "GPU is lost", "draining"} {
+		for _, want := range []string{"93%", "unhealthy", "mallory!", "dave!", "busy", "1 GPU unhealthy: lost, 1 process of an intruder", "GPU is lost", "drained carol"} {
 			if !strings.Contains(ansi.Strip(screen), want) {
 				t.Errorf("%s: no word %q", name, want)
 			}

@@ -259,8 +259,8 @@ func TestOfSituations(t *testing.T) {
 	for name, want := range map[string]string{
 		"idle":    "8 of 8 free · nothing waits · nothing is broken",
 		"day":     "2 of 8 free · 3 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
-		"crowd":   "2 of 8 free · 103 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
-		"trouble": "0 of 8 free · 3 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · 1 lost, 1 intruder, 1 over its share, 1 hot, 1 in use without a lease, 1 drained",
+		"crowd":   "2 of 8 free, kept for those who wait · 103 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
+		"trouble": "0 of 8 free · 3 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · 1 GPU unhealthy: lost, 1 process of an intruder, 1 job over its share, 1 GPU degraded: hot, 1 GPU busy without a lease, 1 GPU drained",
 		"laptop":  "0 of 1 free · nothing waits · nothing is broken",
 	} {
 		l := namedMachine(name)

@@ -235,8 +235,16 @@ func (f *catalogueEntry) fillHoles(forms []catalogueEntry, found []string) strin
 	return strings.NewReplacer(words...).Replace(f.said)
 }
 
-// dayIn says a day with or without its time, such as "3 Mar 22:32", and nothing else; "" of any other text.
+// dayIn says a day with or without its time, such as "3 Mar 22:32" or "22:32 yesterday", and nothing else; "" of any other text.
 func dayIn(text string) string {
+	for word, said := range map[string]string{" yesterday": "昨天 ", " tomorrow": "明天 "} {
+		if clock, cut := strings.CutSuffix(text, word); cut {
+			if _, err := time.Parse("15:04", clock); err == nil {
+				return said + clock
+			}
+		}
+	}
+
 	for _, layout := range [...]string{"2 Jan 15:04", "2 Jan"} {
 		at, err := time.Parse(layout, text)
 		if err != nil {

@@ -83,7 +83,7 @@ func TestForms(t *testing.T) {
 // TestDays: a day that stands in a form is said in Chinese, and one inside of a name is not.
 func TestDays(t *testing.T) {
 	say := ReadLocale("zh").Translate
-	for text, want := range map[string]string{"3 Mar 22:32": "3月3日 22:32", "11 Nov": "11月11日", "since 3 Mar 22:32": "自 3月3日 22:32", "run of 3 Mar": "run of 3 Mar", "33 Mar": "33 Mar"} {
+	for text, want := range map[string]string{"3 Mar 22:32": "3月3日 22:32", "11 Nov": "11月11日", "since 3 Mar 22:32": "自 3月3日 22:32", "free since 22:32 yesterday": "自 昨天 22:32 起空闲", "until about 00:32 tomorrow": "预计到 明天 00:32", "22 yesterday": "22 yesterday", "run of 3 Mar": "run of 3 Mar", "33 Mar": "33 Mar"} {
 		if got := say(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}

@@ -75,7 +75,7 @@ func (c *bandSection) deviceRow(i int) gpuRow {
 		r.Model = gpu.ModelName(d.Name)
 	}
 
-	r.Now = c.nowLines(d, r.Strip)
+	r.Now = c.nowLines(i, d, r.Strip)
 	if len(r.Now) > maxNowLines {
 		r.More = len(r.Now) - maxNowLines
 		r.Now = r.Now[:maxNowLines]
@@ -85,7 +85,7 @@ func (c *bandSection) deviceRow(i int) gpuRow {
 }
 
 // nowLines says what is wrong with a device, and who has it until when.
-func (c *bandSection) nowLines(d *status.Device, b *timeline.Band) (all []nowLine) {
+func (c *bandSection) nowLines(place int, d *status.Device, b *timeline.Band) (all []nowLine) {
 	if len(d.Why) > 0 {
 		all = append(all, nowLine{Text: c.Say(d.Why[0]), Bad: d.Health != health.OK})
 	}
@@ -104,7 +104,13 @@ func (c *bandSection) nowLines(d *status.Device, b *timeline.Band) (all []nowLin
 
 	since := b.FreeSince()
 	if len(all) == 0 && d.State() == string(status.Free) && !since.IsZero() {
-		all = append(all, nowLine{Text: c.Say("free for " + band.DurationText(c.reportTime().Sub(since)))})
+		all = append(all, nowLine{Text: c.Say("free since " + prose.NearTime(since, c.reportTime()))})
+	}
+
+	for _, claim := range c.Claims {
+		if claim.Place == place {
+			all = append(all, nowLine{Text: c.Say(claim.Text)})
+		}
 	}
 
 	return all
@@ -130,15 +136,15 @@ func (c *bandSection) useLines(d *status.Device) (all []nowLine) {
 	}
 	for _, p := range d.Processes {
 		if p.Foreign && !p.Display {
-			all = append(all, c.outsiderLine(p))
+			all = append(all, c.outsiderLine(p, len(d.Leases) > 0))
 		}
 	}
 	return all
 }
 
-// outsiderLine is a process without a lease.
-func (c *bandSection) outsiderLine(p status.Process) nowLine {
-	line := nowLine{User: p.Owner(), Job: p.Command, Text: c.Say("without a lease"), Bad: true}
+// outsiderLine is a process without a lease, in the colour of the first line.
+func (c *bandSection) outsiderLine(p status.Process, intrudes bool) nowLine {
+	line := nowLine{User: p.Owner(), Job: p.Command, Text: c.Say("without a lease"), Bad: intrudes}
 	if name := p.Nameless(); name != "" {
 		line.Job = c.Say(name)
 	}
@@ -157,12 +163,20 @@ func (c *bandSection) outsiderLine(p status.Process) nowLine {
 // untilText is when a lease is over, else since when it lives.
 func (c *pageData) untilText(l *status.Lease) string {
 	if at, estimated, known := l.EndsAt(c.reportTime()); known {
-		return prose.EndTime(at, c.reportTime(), estimated)
+		return endText(at, c.reportTime(), estimated)
 	}
 	if l.Since != nil {
-		return "since " + prose.ClockTime(*l.Since, c.reportTime())
+		return "since " + prose.NearTime(*l.Since, c.reportTime())
 	}
 	return ""
+}
+
+// endText says when something ends, certainly or by an estimate.
+func endText(at, now time.Time, estimated bool) string {
+	if estimated {
+		return "until about " + prose.NearTime(at, now)
+	}
+	return "until " + prose.NearTime(at, now)
 }
 
 // chosenDetail is the device whose details are shown; nil none.

@@ -80,9 +80,9 @@ func (c *pageData) tillText(l *status.Lease) string {
 	case !known:
 		return "–"
 	case estimated:
-		return "about " + prose.ClockTime(at, c.reportTime())
+		return "about " + prose.NearTime(at, c.reportTime())
 	}
-	return prose.ClockTime(at, c.reportTime())
+	return prose.NearTime(at, c.reportTime())
 }
 
 // jobNumbers are those of the own jobs that run, by the process of their lease.

@@ -41,7 +41,7 @@ func TestWaitingRows(t *testing.T) {
 	want := []string{
 		"", "1 train.py,  next about 10:12", "2 eval,  about 11:28", "3 sweep-lr[0–39], 40 jobs: 9–48 own told from about 12:12", "4 sdxl,  about 12:44", "5 pretrain,  about 13:28", "6 train.py,  about 13:28",
 		"7 eval,  about 14:12", "8 sdxl,  about 14:38", "9 pretrain,  about 15:28", "10 train.py,  about 15:28", "11 eval,  about 16:12", "12 sdxl,  about 16:12", "13 pretrain,  about 17:28",
-		"not in the line yet", "0 bert-large, 8 jobs: 49–56 own about 5 Mar 00:32", "", "0 report, 12 jobs: 57–68 own each after the end of one of jobs 49–56",
+		"not in the line yet", "0 bert-large, 8 jobs: 49–56 own about 00:32 tomorrow", "", "0 report, 12 jobs: 57–68 own each after the end of one of jobs 49–56",
 	}
 	if strings.Join(got, "; ") != strings.Join(want, "; ") {
 		t.Errorf("%q", got)

@@ -76,10 +76,10 @@ func templateFuncs(say func(string) string, now func() time.Time) template.FuncM
 		"int":   func(v *int) int { return *v },
 		"value": func(v *bool) bool { return *v },
 		"stamp": func(t *time.Time) string { return t.Format(time.RFC3339) },
-		"clock": func(at *time.Time) string { return say(prose.ClockTime(*at, now())) },
+		"clock": func(at *time.Time) string { return say(prose.NearTime(*at, now())) },
 		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
-		"since": func(t any) string { return say("since " + prose.ClockTime(toTime(t), now())) },
-		"seen":  func(at time.Time) string { return say("seen since " + prose.ClockTime(at, now())) },
+		"since": func(t any) string { return say("since " + prose.NearTime(toTime(t), now())) },
+		"seen":  func(at time.Time) string { return say("seen since " + prose.NearTime(at, now())) },
 		"state": func(word string) string { return say(shownState(word)) },
 		"dict": func(pairs ...any) map[string]any {
 			out := map[string]any{}

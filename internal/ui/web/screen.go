@@ -89,7 +89,9 @@ type pageData struct {
 	Report  status.Report
 	Trouble string
 	Answer  glance.Answer
-	laid    *layout
+	// What is free is for whom.
+	Claims []glance.Claim
+	laid   *layout
 	// The whole page is made, and not what changes of it.
 	whole   bool
 	answers map[string]sourceAnswer
@@ -116,6 +118,7 @@ func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
 	}
 
 	c.Answer = glance.Summarize(&c.Report, s.ownerName())
+	c.Claims = glance.FreeClaims(&c.Report)
 	c.laid = s.live.layoutOf(c, &seen)
 	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: translatorOf(v.language), Zone: time.Local, Now: c.Report.Now}
 	all := &screen{c, pageHead{c}, bandSection{pageData: c}, jobSection{c}}
@@ -196,6 +199,11 @@ func (c pageHead) Groups() []Group {
 		free.Class, free.Href = "good", c.anchorOf(a.Free.Places)
 	}
 
+	frees := []Link{free}
+	if a.Room != nil {
+		frees = append(frees, Link{c.Say(a.Room.Text), cmp.Or(c.anchorOf(a.Room.Places), free.Href), "plain", string(a.Room.Key)})
+	}
+
 	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
 	if told := c.told(); told != nil {
 		waiting = append(waiting, c.start(told))
@@ -217,7 +225,7 @@ func (c pageHead) Groups() []Group {
 		ills = append(ills, Link{c.Say(t.Text) + c.troubleDevices(&t), href, class, string(t.Key)})
 	}
 
-	return []Group{{[]Link{free}}, {waiting}, {ills}}
+	return []Group{{frees}, {waiting}, {ills}}
 }
 
 // told is the request of which the line speaks: that of the user whose token the page asks for. Who has none may be anybody.

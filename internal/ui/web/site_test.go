@@ -138,7 +138,7 @@ func getPageIn(t testing.TB, s *Site, path, language string) string {
 func TestFirstLineNames(t *testing.T) {
 	s := troubledMachine(t)
 	page := strings.ReplaceAll(getPage(t, s.makeSite(t, ""), "/"), "\u00a0", " ")
-	for _, want := range []string{`data-is="lost">1 lost (GPU 4)<`, `data-is="hot">1 hot (GPU 0)<`, `data-is="drained">1 drained (GPU 6)<`} {
+	for _, want := range []string{`data-is="lost">1 GPU unhealthy: lost (GPU 4)<`, `data-is="hot">1 GPU degraded: hot (GPU 0)<`, `data-is="drained">1 GPU drained (GPU 6)<`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in %s", want, cutFragment(page, `class="glance"`))
 		}
@@ -149,7 +149,7 @@ func TestFirstLineNames(t *testing.T) {
 	for i := range 4 {
 		s.machine.Devices[4+i].Problem = "GPU is lost"
 	}
-	if page := getPage(t, s.makeSite(t, ""), "/"); !strings.Contains(page, `data-is="lost">4 lost<`) {
+	if page := getPage(t, s.makeSite(t, ""), "/"); !strings.Contains(page, `data-is="lost">4 GPUs unhealthy: lost<`) {
 		t.Error(cutFragment(page, `class="glance"`))
 	}
 }

@@ -159,7 +159,7 @@ func (c jobSection) fillStart(row *waitRow, w *status.Waiting, start time.Time) 
 	case start.IsZero():
 		return
 	case row.Jobs > 1 && start.After(c.reportTime().Add(time.Minute)):
-		row.Start = c.Say("from about " + prose.ClockTime(start, c.reportTime()))
+		row.Start = c.Say("from about " + prose.NearTime(start, c.reportTime()))
 		return
 	}
 
@@ -315,7 +315,7 @@ func (c *pageData) startText(at time.Time) string {
 	if !at.After(c.reportTime().Add(time.Minute)) {
 		return c.Say("now")
 	}
-	return c.Say("about " + prose.ClockTime(at, c.reportTime()))
+	return c.Say("about " + prose.NearTime(at, c.reportTime()))
 }
 
 func numberList(numbers []int) string {
