@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gpuard/internal/core/timeline"
 )
@@ -84,8 +85,11 @@ func (p *Painter) Band(b *timeline.Band, name string) template.HTML {
 	p.drawOutages(&w, b)
 	p.drawCurves(&w, b)
 
+	p.drawNames(&w, b)
+
 	for _, m := range b.Marks {
-		fmt.Fprintf(&w, `<svg class="mark" x="%s" overflow="visible" role="img" tabindex="-1" aria-label="%s"><path d="M-4.5 0h9L0 8z"/></svg>`, p.xPosition(m.At),
+		// The line below joins it to its band.
+		fmt.Fprintf(&w, `<svg class="mark" x="%s" overflow="visible" role="img" tabindex="-1" aria-label="%s"><path class="stem" d="M0 0v36"/><path d="M-6 0h12L0 10z"/></svg>`, p.xPosition(m.At),
 			html.EscapeString(p.momentText(m.At)+"\n"+p.Say(m.Text)))
 	}
 
@@ -99,6 +103,47 @@ func (p *Painter) drawLease(w *strings.Builder, s *timeline.Span) {
 	top, tall := laneBounds(s)
 	fmt.Fprintf(w, `<g %s><rect class="lease" x="%s" y="%s" width="%s" height="%s" role="img" tabindex="-1" aria-label="%s"/></g>`, p.UserAttributes(s.User), p.xPosition(s.Since), formatNumber(top),
 		p.widthBetween(s.Since, s.Until), formatNumber(tall), html.EscapeString(p.DescribeSpan(s)))
+}
+
+// charWidth is how wide a letter of a name is at most, as a part of the width of a band; charWidthNarrow where there is little room. The
+// style sheet knows what that is.
+const (
+	charWidth       = 0.0125
+	charWidthNarrow = 0.026
+	minNameHeight   = 14
+)
+
+// drawNames writes on each lease that is long enough whose it is, and what it is where there is room for that, too. What has no room is hidden
+// by its class where there is little.
+func (p *Painter) drawNames(w *strings.Builder, b *timeline.Band) {
+	whole := float64(p.To.Sub(p.From))
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		top, tall := laneBounds(s)
+		from := max(0, float64(s.Since.Sub(p.From))/whole)
+		part := min(1, float64(s.Until.Sub(p.From))/whole) - from
+		user, both := float64(1+utf8.RuneCountInString(s.User)), float64(2+utf8.RuneCountInString(s.User+s.Command))
+		if s.User == "" || tall < minNameHeight || part < user*charWidth {
+			continue
+		}
+
+		class := "whose"
+		if part < user*charWidthNarrow {
+			class = "whose roomy"
+		}
+
+		fmt.Fprintf(w, `<text class="%s" x="%s%%" dx="4" y="%s" aria-hidden="true">%s`, class, formatNumber(100*from), formatNumber(top+12), html.EscapeString(s.User))
+
+		if part >= both*charWidth && s.Command != "" {
+			class = ""
+			if part < both*charWidthNarrow {
+				class = ` class="roomy"`
+			}
+			fmt.Fprintf(w, `<tspan%s> %s</tspan>`, class, html.EscapeString(s.Command))
+		}
+
+		w.WriteString(`</text>`)
+	}
 }
 
 // gap is between two leases that lie above each other.

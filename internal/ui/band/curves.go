@@ -171,8 +171,8 @@ func (p *Painter) axisTicks() (all []axisTick) {
 // underNow is the part of the width behind which a label would stand under the time at the right end; underNowNarrow where there is
 // little room. The style sheet knows what that is.
 const (
-	underNow       = 0.86
-	underNowNarrow = 0.77
+	underNow       = 0.89
+	underNowNarrow = 0.87
 )
 
 // clockText is the time at the right end.
@@ -188,6 +188,11 @@ func (p *Painter) Axis() template.HTML {
 	var w strings.Builder
 	fmt.Fprintf(&w, `<svg class="axis" width="100%%" height="16" role="img" aria-label="%s">`, html.EscapeString(p.momentText(p.From)+" – "+p.Say("now")))
 	whole := p.To.Sub(p.From)
+	if ticks := p.axisTicks(); whole <= 24*time.Hour && len(ticks) > 0 && float64(ticks[0].at.Sub(p.From)) > 0.09*float64(whole) {
+		// The left end has a label where the next one is far enough.
+		fmt.Fprintf(&w, `<text class="minor" x="0" y="11">%s</text>`, p.From.In(p.Zone).Format("15:04"))
+	}
+
 	for _, t := range p.axisTicks() {
 		part := float64(t.at.Sub(p.From)) / float64(whole)
 		class := ""
@@ -204,7 +209,7 @@ func (p *Painter) Axis() template.HTML {
 		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.xPosition(t.at), html.EscapeString(t.label))
 	}
 
-	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")+" "+p.clockText()))
+	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s<tspan class="clock"> %s</tspan></text></svg>`, html.EscapeString(p.Say("now")), p.clockText())
 
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }

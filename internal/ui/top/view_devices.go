@@ -259,6 +259,11 @@ func (v *deviceView) figuresText(d *status.Device) string {
 func (v *deviceView) useText(d *status.Device) string {
 	word := d.State()
 	said := v.say(word)
+	if d.Use == status.Draining && word == string(status.Draining) {
+		// The word of the first line.
+		said = v.say("drained")
+	}
+
 	switch {
 	case word == string(d.Health):
 		said = v.theme.paintText(said, v.theme.bad)

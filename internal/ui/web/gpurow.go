@@ -55,6 +55,9 @@ func (r gpuRow) Used() string {
 	return used + " / " + all
 }
 
+// Blank reports whether nothing was read of it.
+func (r gpuRow) Blank() bool { return r.Utilization == nil && r.InUse() == nil && r.Temperature == nil }
+
 // maxNowLines is how many lines a row has; the details have all.
 const maxNowLines = 2
 
@@ -110,6 +113,12 @@ func (c *bandSection) nowLines(place int, d *status.Device, b *timeline.Band) (a
 	for _, claim := range c.Claims {
 		if claim.Place == place {
 			all = append(all, nowLine{Text: c.Say(claim.Text)})
+		}
+	}
+
+	for _, m := range b.PastMarks(d) {
+		if c.days == 1 && len(all) < maxNowLines {
+			all = append(all, nowLine{Text: c.Say(pastTrouble{Mark: m}.Says()) + " (" + c.Say(prose.NearTime(m.At, c.reportTime())) + ")"})
 		}
 	}
 

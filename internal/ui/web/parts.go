@@ -79,7 +79,8 @@ func templateFuncs(say func(string) string, now func() time.Time) template.FuncM
 		"clock": func(at *time.Time) string { return say(prose.NearTime(*at, now())) },
 		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
 		"since": func(t any) string { return say("since " + prose.NearTime(toTime(t), now())) },
-		"seen":  func(at time.Time) string { return say("seen since " + prose.NearTime(at, now())) },
+		"at":    func(at time.Time) string { return say("at " + prose.NearTime(at, now())) },
+		"seen":  func(at time.Time) string { return say("first seen at " + prose.NearTime(at, now())) },
 		"state": func(word string) string { return say(shownState(word)) },
 		"dict": func(pairs ...any) map[string]any {
 			out := map[string]any{}

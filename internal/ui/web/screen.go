@@ -299,6 +299,12 @@ func rowID(d *status.Device) string {
 // Title is that of the tab.
 func (c pageHead) Title() string { return c.Say(c.Answer.Title()) + " · " + c.Host }
 
+// Today is the day of the report: "Wed 4 Mar".
+func (c pageHead) Today() string {
+	at := c.reportTime()
+	return c.Say(at.Format("Mon")) + " " + c.Say(at.Format("2 Jan"))
+}
+
 // Icon is the address of the tab's picture.
 func (c pageHead) Icon() string {
 	mood := "full"

@@ -158,7 +158,7 @@ func TestFirstLineNames(t *testing.T) {
 func TestFindingsBegin(t *testing.T) {
 	page := getPage(t, troubledMachine(t).makeSite(t, ""), "/")
 	_, findings, _ := strings.Cut(page, `<ul class="findings">`)
-	for _, want := range []string{`GPU 4: GPU is lost <span class="soft">since 05:02<`, `<span class="soft">seen since 09:12<`} {
+	for _, want := range []string{`GPU 4 unhealthy: GPU is lost</a> <span class="soft">since 05:02<`, `GPU 4 reported XID 79: the GPU has fallen off the bus</a> <span class="soft">since 05:02<`, `GPU 0 is slowed down by its hardware because of heat</a> <span class="soft">since 08:52<`} {
 		if !strings.Contains(findings, want) {
 			t.Errorf("no %s in %s", want, findings[:min(len(findings), 900)])
 		}
@@ -180,7 +180,7 @@ func TestWhatHoursAre(t *testing.T) {
 	s := workdayMachine(t).makeSite(t, "")
 	for language, wants := range map[string][]string{
 		"en": {`<li class="soft">GPU-hours, and their part of all:<`, `class="n">GPU-hours<`, `class="n">of them used<`},
-		"zh": {`<li class="soft">GPU 小时及占比：<`, `class="n">GPU 小时<`, `class="n">其中使用<`},
+		"zh": {`<li class="soft">GPU 小时及占比：<`, `class="n">GPU 小时<`, `class="n">实际使用<`},
 	} {
 		page := getPageIn(t, s, "/", language)
 		for _, want := range wants {

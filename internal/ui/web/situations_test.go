@@ -277,10 +277,10 @@ func workdayMachine(t testing.TB) *inventedMachine {
 	}
 	s.makeMinutes()
 	s.addMark(1, 1000, "throttle", "slowed down: hw_thermal_slowdown")
-	since := inventedNow.Add(-400 * time.Minute)
+	since, later := inventedNow.Add(-400*time.Minute), inventedNow.Add(-310*time.Minute)
 	s.shop = []fakeProject{{"speech", []fakeInstance{
 		{Name: "asr-server", State: "running", Ready: true, Healthy: new(true), PID: 4004, Port: 8001, Since: &since, Devices: []job.Given{{Index: 7}}},
-		{Name: "tts-server", State: "running", Ready: true, Healthy: new(true), PID: 4005, Port: 8002, Restarts: 2, Since: &since, Devices: []job.Given{{Index: 7}}},
+		{Name: "tts-server", State: "running", Ready: true, Healthy: new(true), PID: 4005, Port: 8002, Restarts: 2, Since: &later, Devices: []job.Given{{Index: 7}}},
 	}}}
 	for i := range s.machine.Devices {
 		s.machine.Devices[i].Persistence = new(false)
