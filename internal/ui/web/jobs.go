@@ -78,7 +78,7 @@ func (c *pageData) tillText(l *status.Lease) string {
 	at, estimated, known := l.EndsAt(c.reportTime())
 	switch {
 	case !known:
-		return "–"
+		return "unknown"
 	case estimated:
 		return "about " + prose.NearTime(at, c.reportTime())
 	}
