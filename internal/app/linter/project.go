@@ -129,7 +129,7 @@ func (p *project) torchOf(dir string) string {
 
 // asksForPackages matches the names of files that say what a project needs.
 func asksForPackages() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^(.*requirements?.*\.(txt|in)|environment.*\.ya?ml|conda.*\.ya?ml|setup\.(py|cfg)|pyproject\.toml|pipfile|.*dockerfile.*|containerfile|readme.*|install.*\.(md|rst|txt|sh)|setup.*\.sh)$`)
+	return regexp.MustCompile(`(?i)^(.*requirements?.*\.(txt|in)|environment.*\.ya?ml|conda.*\.ya?ml|setup\.(py|cfg)|pyproject\.toml|pipfile(\.lock)?|poetry\.lock|.*dockerfile.*|containerfile|readme.*|install.*\.(md|rst|txt|sh)|setup.*\.sh)$`)
 }
 
 // torchIn is the newest release of PyTorch that a text asks for, where it asks for none newer: "==1.13.1", "<2.1",
@@ -147,6 +147,22 @@ func torchIn(text string) (newest string) {
 			release = lastBefore(release)
 		}
 		take(release)
+	}
+
+	for _, m := range regexp.MustCompile(`(?m)^\s*["']?torch["']?\s*[=:]\s*(?:\{[^}]*version["']?\s*[=:]\s*)?["'](===?|<=?|~=?|\^)\s*([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+		// Of Pipfile, Poetry and their locks.
+		release := m[2]
+		switch m[1] {
+		case "<":
+			release = lastBefore(release)
+		case "^":
+			release = fmt.Sprintf("%d.999", compat.LeadingNumbers(release)[0])
+		}
+		take(release)
+	}
+
+	for _, m := range regexp.MustCompile(`(?m)^name = "torch"\nversion = "([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+		take(m[1])
 	}
 
 	for _, m := range regexp.MustCompile(`pytorch/pytorch:([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {

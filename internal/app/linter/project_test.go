@@ -79,6 +79,13 @@ func TestPinned(t *testing.T) {
 		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
 		{"README.md", "conda install pytorch==1.10.1 torchvision==0.11.2\n", true},
 		{"pkg/requirements.txt", "torch==2.5\n", false},
+		{"Pipfile", "[packages]\ntorch = \"==1.10.1\"\n", true},
+		{"Pipfile", "[packages]\ntorch = {version = \"==2.6.0\", index = \"pytorch\"}\n", false},
+		{"Pipfile.lock", "{\"default\": {\n\"torch\": {\n\"hashes\": [\"sha256:0\"],\n\"version\": \"==1.10.1\"}}}\n", true},
+		{"pyproject.toml", "[tool.poetry.dependencies]\ntorch = \"^1.13\"\n", true},
+		{"pyproject.toml", "[tool.poetry.dependencies]\ntorch = \"^2.1\"\n", false},
+		{"poetry.lock", "[[package]]\nname = \"torch\"\nversion = \"2.0.1\"\n", true},
+		{"poetry.lock", "[[package]]\nname = \"torchmetrics\"\nversion = \"1.0.1\"\n", false},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +94,18 @@ func TestPinned(t *testing.T) {
 				t.Errorf("%s with %q: %q", c.file, c.text, got)
 			}
 		})
+	}
+}
+
+// TestPinnedVariable: PyTorch 2.2 is the first that knows the new names of its variables.
+func TestPinnedVariable(t *testing.T) {
+	gate.Need(t, "python3")
+	for text, want := range map[string]int{"torch = \"==1.10.1\"\n": 0, "torch = \"==2.2.0\"\n": 1, "": 1} {
+		script := "#!/bin/bash\nexport NCCL_ASYNC_ERROR_HANDLING=1\ntorchrun train.py\n"
+		got := lintFiles(t, "variable-old-name", map[string]string{".git/HEAD": "", "jobs/run.sh": script, "Pipfile": text})
+		if len(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func meetings(f File) []meeting {
 	set := func(s Step) {
 		if s.Name == "MASTER_PORT" && isPort(s.Value) {
 			n, _ := strconv.Atoi(s.Value.Text)
-			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == "${:=}"})
+			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == byDefault})
 		}
 	}
 	for _, s := range f.Steps {

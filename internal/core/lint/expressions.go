@@ -42,3 +42,19 @@ func restoreExpressions(script Value, steps []Step) {
 		restoreExpressions(script, s.With)
 	}
 }
+
+// leaveOpen says of the values of a script that stood in double quotes that they are not known where they have a $: the shell
+// around it fills that in, whatever quotes the script itself puts around it.
+func leaveOpen(steps []Step) {
+	value := func(v *Value) { v.Known = v.Known && !strings.Contains(v.Text, "$") }
+	for i := range steps {
+		s := &steps[i]
+		value(&s.Value)
+
+		for j := range s.Words {
+			value(&s.Words[j])
+		}
+
+		leaveOpen(s.With)
+	}
+}

@@ -9,13 +9,23 @@ import (
 )
 
 func lookOldPyTorchName(f File) []Finding {
+	checked := map[string]bool{}
+	for _, s := range f.Steps {
+		if s.Do == Version && rootModule(s.Name) == "torch" {
+			// The function has a name for each version.
+			checked[s.In] = true
+		}
+	}
+
 	old := func(s Step) bool {
-		return s.Do == Call && !s.Maybe && hasWord("torch.cuda.amp.autocast torch.cuda.amp.GradScaler torch.cuda.amp.custom_fwd torch.cuda.amp.custom_bwd", s.Name)
+		return s.Do == Call && !s.Maybe && !checked[s.In] && hasWord("torch.cuda.amp.autocast torch.cuda.amp.GradScaler torch.cuda.amp.custom_fwd torch.cuda.amp.custom_bwd", s.Name)
 	}
 
 	settles := func(s Step) bool {
 		isNew := strings.HasPrefix(s.Name, "torch.amp") && (s.Do == Call || s.Do == Import)
-		return isNew || s.Do == Import && strings.HasPrefix(s.Name, "torch._six")
+		// Handed on, as by partial(torch.amp.autocast, …), beside a look at the version.
+		handed := slices.ContainsFunc(s.Args, func(a Arg) bool { return strings.HasPrefix(a.Ref, "torch.amp.") })
+		return isNew || handed || s.Do == Import && strings.HasPrefix(s.Name, "torch._six")
 	}
 
 	i := slices.IndexFunc(f.Steps, old)

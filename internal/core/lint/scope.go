@@ -25,6 +25,9 @@ func indexVariables(f File) indexedFile {
 	return a
 }
 
+// byDefault is the spelling of a value that a variable gets only where it has none.
+const byDefault = "${:=}"
+
 // maxStepsSearched bounds how many assignments are looked at for one command, so that a file of many thousand lines takes no
 // time that grows with their square.
 const maxStepsSearched = 1000
@@ -98,7 +101,7 @@ func (a indexedFile) resolveConstant(i int, v Value) Value {
 	}
 
 	s, c := a.Steps[a.sets[v.From][0]], a.Steps[i]
-	if s.Do != Set || !s.Value.Known || s.Maybe || s.In != "" || s.Lost != "" || s.Shell != c.Shell || s.How == "${:=}" || !strings.HasPrefix(c.Process, s.Process) {
+	if s.Do != Set || !s.Value.Known || s.Maybe || s.In != "" || s.Lost != "" || s.Shell != c.Shell || s.How == byDefault || !strings.HasPrefix(c.Process, s.Process) {
 		return v
 	}
 

@@ -62,6 +62,9 @@ func expandScripts(f File, read func(text string) (File, error), depth int) File
 		}
 
 		restoreExpressions(s.Value, inner.Steps)
+		if !s.Value.Known && strings.HasPrefix(s.Value.Raw, `"`) {
+			leaveOpen(inner.Steps)
+		}
 
 		for _, step := range inner.Steps {
 			if f.Kind == Shell {

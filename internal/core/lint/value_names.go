@@ -60,6 +60,11 @@ func lookOldName(file File) (all []Finding) {
 
 		f := valueFinding(s, seen, old.What, do, "")
 		f.At = s.At
+		if strings.HasPrefix(old.Instead, "TORCH_NCCL_") {
+			// Older ones know the old name alone.
+			f.Since = "2.2"
+		}
+
 		all = append(all, f)
 	})
 

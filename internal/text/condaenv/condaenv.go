@@ -9,7 +9,7 @@ import (
 )
 
 // ReadSteps returns the packages of an environment file as Setting steps, named dependencies[0] and dependencies[3].pip[1],
-// and its variables as Set steps
+// its channels likewise, and its variables as Set steps
 // (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html#creating-an-environment-file-manually).
 func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Conda}
@@ -19,6 +19,9 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	}
 
 	for _, doc := range docs {
+		if list := doc.Find("channels"); list != nil {
+			f.Steps = append(f.Steps, packageSteps("channels", list)...)
+		}
 		if list := doc.Find("dependencies"); list != nil {
 			f.Steps = append(f.Steps, packageSteps("dependencies", list)...)
 		}

@@ -14,6 +14,7 @@ func TestRead(t *testing.T) {
 		want      []string
 	}{
 		{"all", "name: a\nchannels: [conda-forge]\ndependencies:\n  - python=3.11\n  - \"pytorch>=2\" # gpu\n  - pip:\n    - onnxruntime-gpu\n    - -r x.txt\nvariables:\n  CUDA_VISIBLE_DEVICES: 0,1\n  A: \"b\"\n", []string{
+			`2:12 setting channels[0] ="conda-forge"`,
 			`4:5 setting dependencies[0] ="python=3.11"`,
 			`5:5 setting dependencies[1] ="pytorch>=2"@"\"pytorch>=2\""`,
 			`7:7 setting dependencies[2].pip[0] ="onnxruntime-gpu"`,

@@ -78,7 +78,11 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
         for s in steps:
             name = s["name"]
             if name == ".to" and not any(a["text"] is not None or a["from"] in masks or a.get("ref") == "?" for a in s["args"]):
-                continue
+                given = [(a.get("ref") or a["from"] or "").split(".")[-1].lower() for a in s["args"]]
+                if not any("device" in g or "cuda" in g or "gpu" in g for g in given):
+                    continue
+                # to a device that is computed
+                s = dict(s, name=".to_device")
             if s["do"] == "define" and name not in wanted and name not in started:
                 continue
             if s["do"] == "call" and name[0] != "." and name.split(".")[0] not in LIBRARIES and name not in LEAVERS and name not in wanted and name + ".__init__" not in wanted and name not in ("del", "os.fork"):

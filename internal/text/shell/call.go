@@ -230,6 +230,10 @@ func (r *reader) assignmentStep(a *syntax.Assign, how string) lint.Step {
 func (r *reader) addSet(s *scope, step lint.Step) {
 	step.Do, step.In, step.Process, step.Maybe = lint.Set, s.in, s.process, s.maybe || step.Maybe
 	step.Exported = s.exportAll || s.exported[step.Name]
+	if slices.Contains(s.empty, step.Name) {
+		step.How = "${:=}"
+	}
+
 	if !step.Exported {
 		s.plain[step.Name] = append(s.plain[step.Name], len(r.steps))
 	} else if s.exportAll {

@@ -88,7 +88,7 @@ func (r *reader) readBranches(s *scope, c syntax.Command) {
 	case *syntax.IfClause:
 		r.readList(s, c.Cond)
 		for ; c != nil; c = c.Else {
-			r.readBranch(s, c.Then)
+			r.readDefault(s, c.Cond, func() { r.readBranch(s, c.Then) })
 			if c.Else != nil {
 				r.readBranch(s, c.Else.Cond)
 			}
@@ -151,7 +151,7 @@ func (r *reader) readBinary(s *scope, c *syntax.BinaryCmd) {
 		r.join = "&&"
 		was := s.maybe
 		s.maybe = was || isTest(c.X)
-		r.readStmt(s, c.Y)
+		r.readDefault(s, []*syntax.Stmt{c.X}, func() { r.readStmt(s, c.Y) })
 		s.maybe = was
 	}
 }

@@ -20,7 +20,9 @@ type scope struct {
 	// Inside a branch or loop.
 	maybe bool
 	// Inside what runs in the background.
-	beside    bool
+	beside bool
+	// The variables that were found to be empty: what they are given here is a default.
+	empty     []string
 	exportAll bool // set -a
 	exported  map[string]bool
 	// Variables without export: the steps that set them, which a later export makes visible to children.

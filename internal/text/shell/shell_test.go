@@ -79,7 +79,7 @@ func TestRead(t *testing.T) {
 			"1:22-1:30 command [python] [x], maybe\n1:39-1:42 set X=[1], how export, exported, maybe\n"},
 		{"background", "export X=1 &\n", "1:8-1:11 set X=[1], how export, exported, lost in background\n"},
 		{"substitution", "n=$(X=1 count)\n", "1:5-1:14 command X=[1] [count]\n1:1-1:15 set n=?$(X=1 count)\n"},
-		{"branch", "if [ -z \"$X\" ]; then X=1; else X=2; fi\n[ -n \"$Y\" ] && Y=1\n", "1:4-1:15 command [[] [-z] ?\"$X\" []]\n1:22-1:25 set X=[1], maybe\n1:32-1:35 set X=[2], maybe\n" +
+		{"branch", "if [ -z \"$X\" ]; then X=1; else X=2; fi\n[ -n \"$Y\" ] && Y=1\n", "1:4-1:15 command [[] [-z] ?\"$X\" []]\n1:22-1:25 set X=[1], how ${:=}, maybe\n1:32-1:35 set X=[2], maybe\n" +
 			"2:1-2:12 command [[] [-n] ?\"$Y\" []]\n2:16-2:19 set Y=[1], maybe\n"},
 		{"function", "f() {\n  export X=1\n}\nf\n", "1:1-3:2 define f\n2:10-2:13 set X=[1], how export, exported, in f\n4:1-4:2 command [f]\n"},
 		{"default", ": \"${X:=0}\"\n", "1:4-1:11 set X=[0], how ${:=}, maybe\n1:1-1:12 command [:] ?\"${X:=0}\"\n"},
@@ -91,6 +91,12 @@ func TestRead(t *testing.T) {
 		{"empty", "X=\nY=''\nX= a\n", "1:1-1:3 set X=[]\n2:1-2:5 set Y=[]\n3:1-3:5 command X=[] [a]\n"},
 		{"array and append", "X=(0 1)\nY+=,1\n", "1:1-1:8 set X=?X=(0 1)\n2:1-2:6 set Y=?Y+=,1\n"},
 		{"declaration that is refused", "export X= 1\n", "1:1-1:12 command [export] [X=] [1]\n1:8-1:10 set X=[], how export, exported\n"},
+		{"defaults", "[ -z \"$X\" ] && X=1\n[[ -z $X && $Y == \"\" ]] && { X=1; Y=2; Z=3; }\nif [ \"$X\" = \"\" ] && test -z $Y; then export X=1 Y=2; fi\nif [ -z \"$X\" ] || [ -z \"$Y\" ]; then X=1; fi\nif ! [ -z \"$X\" ]; then X=1; fi\n", strings.Join([]string{
+			"1:1-1:12 command [[] [-z] ?\"$X\" []]", "1:16-1:19 set X=[1], how ${:=}, maybe",
+			"2:30-2:33 set X=[1], how ${:=}, maybe", "2:35-2:38 set Y=[2], how ${:=}, maybe", "2:40-2:43 set Z=[3], maybe",
+			"3:4-3:17 command [[] ?\"$X\" [=] [] []]", "3:21-3:31 command [test] [-z] ?$Y, after &&, maybe", "3:45-3:48 set X=[1], how ${:=}, exported, maybe", "3:49-3:52 set Y=[2], how ${:=}, exported, maybe",
+			"4:4-4:15 command [[] [-z] ?\"$X\" []]", "4:19-4:30 command [[] [-z] ?\"$Y\" []], after ||, maybe", "4:37-4:40 set X=[1], exported, maybe",
+			"5:6-5:17 command [[] [-z] ?\"$X\" []]", "5:24-5:27 set X=[1], exported, maybe", ""}, "\n")},
 		{"chain of tests", "[ a ] && cd b && X=1\ncd b && X=1\n", "1:1-1:6 command [[] [a] []]\n1:10-1:14 command [cd] [b], after &&, maybe\n1:18-1:21 set X=[1], maybe\n2:1-2:5 command [cd] [b]\n2:9-2:12 set X=[1]\n"},
 		{"slurm", "#!/bin/bash -l\n#SBATCH --gres=gpu:2 -N1 # two\n#SBATCH -G 4\n##SBATCH --gres=gpu:8\n\necho\n#SBATCH --gres=gpu:9\n", "1:1-1:15 setting shebang=[/bin/bash -l]\n2:9-2:21 setting sbatch.gres=[gpu:2], how #SBATCH\n" +
 			"2:22-2:25 setting sbatch.nodes=[1], how #SBATCH\n3:9-3:13 setting sbatch.gpus=[4], how #SBATCH\n6:1-6:5 command [echo]\n"},
