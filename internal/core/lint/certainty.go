@@ -19,10 +19,7 @@ const (
 // bound lowers the severity of a finding to what is certain. A page is copied by a person who reads, and nothing runs
 // from it: what is found there is a remark, but for the few kinds that whoever copies it cannot see.
 func (f File) bound(one Finding, about Description) check.Severity {
-	most := check.Error
-	if one.rests != onLine {
-		most = check.Warning
-	}
+	most := about.highestSeverity(one.rests)
 	if f.Kind == Markdown {
 		most = check.Info
 		if about.Unseen {
@@ -31,6 +28,24 @@ func (f File) bound(one Finding, about Description) check.Severity {
 	}
 
 	return lower(one.Severity, most)
+}
+
+// fewRight is how many of a code have to be right before one that was doubted is let pass.
+const fewRight = 5
+
+// highestSeverity is what a finding of the code may be at most, by what it rests on. What was judged and was not nearly always
+// right is a remark, whatever harm it would do; so is what rests on more than the line and was never judged.
+func (d Description) highestSeverity(rests string) check.Severity {
+	right := 10*d.Right >= 9*d.Judged || d.Right >= fewRight && d.Judged == d.Right+1
+	switch {
+	case !right && rests == d.Rests:
+		return check.Info
+	case rests == onLine:
+		return check.Error
+	case right && d.Judged > 0:
+		return check.Warning
+	}
+	return check.Info
 }
 
 // lower is the lower of two severities.

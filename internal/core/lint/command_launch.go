@@ -18,6 +18,16 @@ func launchersOnOneMachine(launchers, processes int, at Place) Finding {
 		Do:   "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at}
 }
 
+// branchSeverity is that of a command under a list from around it: in a branch, which often asks how long the list is, it may
+// never run with this one.
+func branchSeverity(s Step) check.Severity {
+	own := slices.ContainsFunc(commandVariables(s), func(w Step) bool { return slices.Contains(maskVariables(), w.Name) })
+	if s.Maybe && !own {
+		return check.Info
+	}
+	return ""
+}
+
 func lookProcesses(f File) []Finding {
 	a := indexVariables(f)
 	job := readBatchRequest(f)
@@ -82,7 +92,7 @@ func lookProcesses(f File) []Finding {
 			why = "it counts on GPUs that it does not see"
 		}
 
-		all = append(all, Finding{Finding: check.Finding{
+		all = append(all, Finding{Finding: check.Finding{Severity: branchSeverity(s),
 			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}

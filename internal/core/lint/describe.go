@@ -22,6 +22,8 @@ type Description struct {
 	Severity check.Severity
 	// What has to be so beside the line for it to be right, usually; an error rests on nothing else.
 	Rests string
+	// How many of its errors and warnings were right when people judged them, and how many they judged.
+	Right, Judged int
 	// Whoever copies it from a page cannot see it.
 	Unseen bool
 	// One place of a repository speaks for all.
@@ -40,6 +42,7 @@ type Description struct {
 //
 //	severity: error, warning or info
 //	rests on: the line, another file, the shell, the version or the intention
+//	judged: TRUE of ALL                     where its errors and warnings were judged (docs/explanation/lint-judged.md)
 //	unseen: yes                             where whoever copies it from a page cannot see it
 //	once: yes                               where one place of a repository speaks for all
 //	preview: yes                            where it is new
@@ -99,6 +102,9 @@ func readDescription(code, text string) Description {
 			d.Severity = check.Severity(value)
 		case prose.Len() == 0 && name == "rests on":
 			d.Rests = value
+		case prose.Len() == 0 && name == "judged":
+			right, judged, _ := strings.Cut(value, " of ")
+			d.Right, d.Judged = parseDecimal(right), parseDecimal(judged)
 		case prose.Len() == 0 && name == "unseen":
 			d.Unseen = value == "yes"
 		case prose.Len() == 0 && name == "once":

@@ -19,6 +19,8 @@ type lateAssignment struct {
 	set, before flowStep
 	library     string
 	severity    check.Severity
+	// The driver has certainly been started by then.
+	started bool
 }
 
 // severityRank orders severities: what is worse is higher.
@@ -57,19 +59,11 @@ func findLateAssignments(f File) []lateAssignment {
 				found, ok := m.findEarlierStart(before)
 				again := judged[m.At]
 				judged[m.At] = true
-				if w.from > 0 && found.severity == check.Warning {
-					// Whoever calls the function is not seen.
-					found.severity = check.Info
-				}
-
-				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) {
+				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) || found.repeats(w.moments[:i]) {
 					continue
 				}
 
-				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && computesOwnDevice(w.moments) {
-					found.severity = check.Info
-				}
-
+				found.severity = found.limitSeverity(w, i)
 				if known, again := worst[m.At]; !again {
 					order = append(order, m.At)
 				} else if severityRank(known.severity) >= severityRank(found.severity) {
@@ -117,6 +111,8 @@ func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, boo
 			b.severity = check.Warning
 		}
 
+		b.started = b.severity == check.Error
+
 		if found.library == "" || severityRank(b.severity) > severityRank(found.severity) {
 			found = b
 		}
@@ -134,6 +130,62 @@ func (m flowStep) restoresValue(before []flowStep, found lateAssignment) bool {
 		return m.Value.From == m.Name
 	}
 	return found.severity != check.Error || slices.ContainsFunc(before, func(b flowStep) bool { return b.Do == Set && b.Name == m.Name })
+}
+
+// repeats reports whether the variable had the same value before the driver was started: then nothing is lost.
+func (l lateAssignment) repeats(before []flowStep) bool {
+	same := false
+	for _, m := range before {
+		if m.At == l.before.At {
+			break
+		}
+		if m.Name == l.set.Name && (m.Do == Set || m.Do == Unset) {
+			same = m.Do == Set && m.Value.Known && l.set.Value.Known && m.Value.Text == l.set.Value.Text
+		}
+	}
+	return same && l.set.Do == Set
+}
+
+// isUsedAfter reports whether something uses a GPU after moment i. What only asks or counts does not, and of what stands in
+// another file nothing is known.
+func isUsedAfter(moments []flowStep, i int) bool {
+	return slices.ContainsFunc(moments[i+1:], func(m flowStep) bool {
+		if m.Do != Call || asksOnly(m.Name) || !moments[i].canReach(m) {
+			return false
+		}
+
+		root, rest, _ := strings.Cut(m.Name, ".")
+		if m.driverStarter(true, false) != "" || m.mayStartDriver() || m.Name == ".to_device" {
+			return true
+		}
+
+		// A part of a library whose every part computes on the GPU that is there.
+		return rest != "" && hasWord("tensorflow keras jax flax cupy numba pycuda vllm sglang", root)
+	})
+}
+
+// asksOnly reports whether a call only tells which devices there are, and what they are.
+func asksOnly(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return strings.HasPrefix(last, "get_") || strings.HasPrefix(last, "is_") || strings.HasPrefix(last, "list_") ||
+		hasWord("device device_count current_device devices local_devices local_device_count default_backend mem_get_info memory_allocated memory_reserved memory_summary manual_seed manual_seed_all set_random_seed empty_cache update", last)
+}
+
+// limitSeverity is how bad an assignment at moment i of a flow is at most, by what is certain.
+func (l lateAssignment) limitSeverity(w flow, i int) check.Severity {
+	switch {
+	case !l.started && l.library != "import jax", !l.started && w.from > 0:
+		// What may have been started, and whoever calls the function, is not seen.
+		return check.Info
+	case l.set.At.Cell != l.before.At.Cell:
+		// Cells are run in any order, and again.
+		return check.Info
+	case !isUsedAfter(w.moments, i):
+		return check.Info
+	case strings.HasSuffix(l.set.Name, "VISIBLE_DEVICES") && computesOwnDevice(w.moments):
+		return check.Info
+	}
+	return l.severity
 }
 
 // isForChild reports whether a process that is started after the assignment takes it over: then it is meant for that one.
@@ -207,10 +259,10 @@ func lateFindings(f File, code string) (all []Finding) {
 			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.displayName(), where)
 			why = "JAX reads it while it is imported, and not again"
 			do = "set it before the import, or write: jax.config.update(\"" + strings.ToLower(l.set.Name) + "\", " + l.set.Value.Raw + ")"
-		case l.before.Do == Import && l.severity == check.Info:
+		case l.before.Do == Import && l.library == "PyTorch":
 			seen = fmt.Sprintf("%s is set after the import of %s %s", l.set.Name, l.library, where)
 			why = "the import alone does not start the driver, but the first thing that does makes this assignment useless"
-		case l.severity == check.Warning:
+		case !l.started:
 			seen = fmt.Sprintf("%s is set after %s %s, which may have started the driver", l.set.Name, l.before.displayName(), where)
 			why = "once the driver has started, it does not look again " + what
 		default:
@@ -218,7 +270,7 @@ func lateFindings(f File, code string) (all []Finding) {
 			why = "the driver has read it by then: this assignment does not change " + what
 		}
 
-		if l.severity == check.Error && l.library != "PyTorch" && l.set.Name != "CUDA_VISIBLE_DEVICES" && what == "how memory is taken" {
+		if l.started && l.library != "PyTorch" && l.set.Name != "CUDA_VISIBLE_DEVICES" && what == "how memory is taken" {
 			seen = fmt.Sprintf("%s is set after %s %s, which started %s", l.set.Name, l.before.displayName(), where, l.library)
 			why = l.library + " has read it by then: this assignment does not change " + what
 		}

@@ -62,11 +62,42 @@ func usesToolkit(s Step) bool {
 	return s.Do == Setting && hasWord("numba cupy pycuda tensorflow tensorflow-gpu jax jaxlib rapids cudf cuml cugraph faiss-gpu openmm mxnet", normalizePackage(name))
 }
 
+// mklChoice is what an environment says about PyTorch and the library that it computes with.
+type mklChoice struct {
+	torch *Step
+	// From the channel pytorch.
+	isOfChannel bool
+	// An MKL is asked for, of those that an older PyTorch can load; or packages that need one of those.
+	isOld bool
+	// The file itself says that it gets one of the others.
+	isNew bool
+}
+
 func lookMKLTooNew(f File) []Finding {
-	var torch *Step
-	isOfChannel := false
+	m := readMKLChoice(f)
+	if m.torch == nil || !m.isOfChannel || m.isOld {
+		return nil
+	}
+
+	found := Finding{Finding: check.Finding{Seen: m.torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
+		Why: "where conda finds no older one that fits, import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: m.torch.At}
+	if m.isNew {
+		// The file itself says which one comes.
+		found.Severity, found.rests = check.Warning, onLine
+		found.Why = "import torch fails: undefined symbol: iJIT_NotifyEvent"
+	}
+
+	return []Finding{found}
+}
+
+func readMKLChoice(f File) (m mklChoice) {
+	forge := false
 	for i, s := range f.Steps {
 		if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
+			continue
+		}
+		if strings.HasPrefix(s.Name, "channels") {
+			forge = forge || s.Name == "channels[0]" && s.Value.Text == "conda-forge"
 			continue
 		}
 
@@ -78,37 +109,37 @@ func lookMKLTooNew(f File) []Finding {
 
 		switch normalizePackage(text) {
 		case "mkl":
-			if oldMKL().MatchString(text) {
-				return nil
-			}
+			m.isOld = m.isOld || oldMKL().MatchString(text)
+			m.isNew = m.isNew || newMKL().MatchString(text)
 		case "python":
-			if oldPython().MatchString(text) {
-				// The packages that are made for it hold an older MKL.
-				return nil
-			}
+			// The packages that are made for it hold an older MKL.
+			m.isOld = m.isOld || oldPython().MatchString(text)
+		case "numpy", "scipy":
+			// So do those of before 2024; without a number conda-forge's newest asks for the newest.
+			m.isOld = m.isOld || oldNumbers().MatchString(text)
+			isForge := hasChannel && channel == "conda-forge" || !hasChannel && forge
+			m.isNew = m.isNew || isForge && normalizePackage(text) == strings.TrimSpace(text)
 		case "pytorch-cuda", "cpuonly":
 			// The channel pytorch alone has these.
-			isOfChannel = true
+			m.isOfChannel = true
 		case "pytorch":
-			isOfChannel = isOfChannel || hasChannel && channel == "pytorch"
+			m.isOfChannel = m.isOfChannel || hasChannel && channel == "pytorch"
 			if oldPytorch().MatchString(text) {
-				torch = &f.Steps[i]
+				m.torch = &f.Steps[i]
 			}
 		}
 	}
 
-	if torch == nil || !isOfChannel {
-		return nil
-	}
-
-	return []Finding{{Finding: check.Finding{Seen: torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
-		Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
+	return m
 }
 
-// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.1, and oldMKL those that end before MKL 2024.1.
+// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.1, oldMKL those that end before MKL 2024.1,
+// newMKL those that begin with it, and oldNumbers one NumPy before 1.26.4 or one SciPy before 1.12, which are of before 2024.
 var (
 	oldPython  = lazyRegexp(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
 	oldPytorch = lazyRegexp(`^pytorch\s*={1,2}\s*(1|2\.0)(\D|$)`)
+	newMKL     = lazyRegexp(`^mkl\s*(?:={1,2}|>=?|~=)\s*(?:2024\.[1-9]|202[5-9]|20[3-9][0-9])`)
+	oldNumbers = lazyRegexp(`^(?:numpy\s*={1,2}\s*(?:0|1\.(?:[0-9]|1[0-9]|2[0-5])|1\.26\.[0-3])|scipy\s*={1,2}\s*(?:0|1\.(?:[0-9]|1[01])))(?:[^0-9]|$)`)
 	oldMKL     = lazyRegexp(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
 )
 

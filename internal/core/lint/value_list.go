@@ -37,13 +37,19 @@ func maskRule(code, why string) Rule {
 			}
 
 			shows, bad := m.describeEffect(s.Value.Text)
-			if bad {
-				all = append(all, maskFinding(s, f, shows, why))
+			way := file.findReader(s)
+			if bad && way != readElsewhere {
+				found := maskFinding(s, f, shows, why)
+				if way == readPerhaps {
+					found.Severity = check.Info
+				}
+
+				all = append(all, found)
 			}
 		})
 
 		eachAssignment(file, func(s Step) {
-			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code {
+			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code && file.findReader(s) == readByProgram {
 				all = append(all, openFinding(s, code, why))
 			}
 		})
