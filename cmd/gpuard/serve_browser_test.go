@@ -131,7 +131,7 @@ func TestServeBrowser(t *testing.T) {
 	p := r.startServe("--token-file", file)
 	b := newBrowser(t, "en-US")
 	b.runActions(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(p.base))
-	for _, part := range []string{"2 of 2 free", "GPU 0", "GPU 1", "2 × A100-SXM4-80GB", "Nothing waits.", "Nothing runs.", "No services.", "No lease in this time.", "Findings"} {
+	for _, part := range []string{"2 of 2 free", "GPU 0", "GPU 1", "2 × A100-SXM4-80GB", "Nothing waits.", "Nothing runs.", "gpuard up has started none.", "No lease in this time.", "Findings"} {
 		b.waitForText(part)
 	}
 	checkEqual(t, "the title", strings.HasPrefix(b.evalText("document.title"), "2 free · "), true)
@@ -183,11 +183,11 @@ func TestServeBrowser(t *testing.T) {
 	checkEqual(t, "up: "+up.err, up.code, 0)
 	b.waitForText("shop")
 	checkEqual(t, "down", runCommand(t, r.cmd("down", "--file", project)).code, 0)
-	b.waitForText("No services.")
+	b.waitForText("gpuard up has started none.")
 	b.evalText(`document.querySelector('#nvidia-0 .name').click()`)
 	press("Drain")
 	yes()
-	b.waitForText("1 drained")
+	b.waitForText("1 GPU drained")
 	b.waitForText("Done. Undo")
 	press("Undo")
 	b.waitForText("nothing is broken")
