@@ -27,6 +27,8 @@ type syscallStep struct {
 	opens bool
 	// This error is as good as success, and what follows goes on; 0 none.
 	skips uintptr
+	// This error may be over in a moment, so the call is made again for up to maxPasses times; 0 none.
+	passes uintptr
 	// Must be 0 after the call: the status of a child; nil nothing.
 	zero *uint32
 }
@@ -129,10 +131,16 @@ func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 			continue
 		}
 
-		for {
+		for again := 0; ; {
 			var result uintptr
 			result, _, errno = syscall.RawSyscall6(s.call, s.args[0], s.args[1], s.args[2], s.args[3], s.args[4], s.args[5])
 			if errno == syscall.EINTR {
+				continue
+			}
+			if errno != 0 && uintptr(errno) == s.passes && again < maxPasses {
+				again++
+				pause := [2]int64{0, 20_000}
+				syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 				continue
 			}
 
@@ -157,6 +165,9 @@ func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 	}
 	return -1, 0
 }
+
+// maxPasses is how often a call is made again whose error may be over in a moment: for about 70 ms.
+const maxPasses = 1000
 
 // prepareExec is the number of the step that gives signals their default again, in place of a system call.
 const prepareExec = ^uintptr(0)
