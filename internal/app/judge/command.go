@@ -81,9 +81,9 @@ func check(spec job.Spec, command []string, lookup func(string) (string, bool), 
 		case d.Sure && spec.Anyway:
 			text = "the command " + d.Seen + ": what it is given may stay unused"
 		case d.Sure && spec.CPU:
-			return nil, exit.Usagef("cannot hide the GPUs from this command: it %s; %s", d.Seen, at.instead(spec, d))
+			return nil, exit.Usagef("cannot hide the GPUs from this command: it %s; %s", d.Seen, at.commandAdvice(spec, d))
 		case d.Sure:
-			return nil, exit.Usagef("cannot lease GPUs for this command: it %s; %s", d.Seen, at.instead(spec, d))
+			return nil, exit.Usagef("cannot lease GPUs for this command: it %s; %s", d.Seen, at.commandAdvice(spec, d))
 		}
 
 		if !slices.Contains(remarks, text) {
@@ -94,8 +94,8 @@ func check(spec job.Spec, command []string, lookup func(string) (string, bool), 
 	return remarks, nil
 }
 
-// instead is what to type in place of a command that chooses GPUs itself.
-func (at Place) instead(spec job.Spec, d launchers.Doubt) string {
+// commandAdvice is what to type in place of a command that chooses GPUs itself.
+func (at Place) commandAdvice(spec job.Spec, d launchers.Doubt) string {
 	const anyway = " (or start it so with --anyway)"
 	switch {
 	case at.File != "":

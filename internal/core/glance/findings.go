@@ -43,7 +43,7 @@ func Findings(s *status.Report) (all []Finding) {
 	eachSpot(s, func(place int, d *status.Device) {
 		p := spotsFinder{place, s.Devices[place].Index, d}
 		if d.Use == status.Busy {
-			all = append(all, p.unleased())
+			all = append(all, p.unleasedUse())
 		}
 
 		around := slices.Concat(d.Leases, outerLeases(&s.Devices[place], d))
@@ -51,17 +51,17 @@ func Findings(s *status.Report) (all []Finding) {
 			l := &around[i]
 			if kept := l.Ended && l.KeptUntil == nil; kept && !told["kept "+l.ID] {
 				told["kept "+l.ID] = true
-				all = append(all, p.kept(l))
+				all = append(all, p.keptLeaseFinding(l))
 			}
 			if l.Over() && !told["over "+l.ID] {
 				told["over "+l.ID] = true
-				all = append(all, p.over(l))
+				all = append(all, p.overshareFinding(l))
 			}
 		}
 
 		for i := range d.Processes {
 			if isIntruder(d.Processes[i], around) {
-				all = append(all, p.intruder(&d.Processes[i], around))
+				all = append(all, p.intruderFinding(&d.Processes[i], around))
 			}
 		}
 	})
@@ -79,22 +79,22 @@ type spotsFinder struct {
 	*status.Device
 }
 
-// name is how people call it.
-func (d spotsFinder) name() string {
+// deviceText is how people call it.
+func (d spotsFinder) deviceText() string {
 	if d.Profile != "" {
 		return fmt.Sprintf("GPU %d:%d", d.index, d.Index)
 	}
 	return fmt.Sprintf("GPU %d", d.index)
 }
 
-// unleased is that the device is in use without a lease, in the words of status.
-func (d spotsFinder) unleased() Finding {
+// unleasedUse is that the device is in use without a lease, in the words of status.
+func (d spotsFinder) unleasedUse() Finding {
 	why := cmp.Or(d.Discreet, d.Reason, "in use without a lease")
 	if who, cut := strings.CutPrefix(why, "in use by "); cut {
 		why = "in use without a lease by " + who
 	}
 
-	f := Finding{Key: Unleased, Place: d.place, Seen: d.name() + ": " + why}
+	f := Finding{Key: Unleased, Place: d.place, Seen: d.deviceText() + ": " + why}
 	for i := range d.Processes {
 		p := &d.Processes[i]
 		if !p.Foreign || p.Display || p.Ended {
@@ -113,8 +113,8 @@ func (d spotsFinder) unleased() Finding {
 	return f
 }
 
-// intruder is a process on what others have leased.
-func (d spotsFinder) intruder(p *status.Process, around []status.Lease) Finding {
+// intruderFinding is a process on what others have leased.
+func (d spotsFinder) intruderFinding(p *status.Process, around []status.Lease) Finding {
 	var users []string
 	for i := range around {
 		users = append(users, around[i].User)
@@ -136,7 +136,7 @@ func (d spotsFinder) intruder(p *status.Process, around []status.Lease) Finding 
 	}
 
 	f := Finding{Key: Intruder, Grave: true, Place: d.place, User: p.User, Since: p.Since,
-		Seen: fmt.Sprintf("%s, leased by %s: %s of %s has no lease", d.name(), strings.Join(slices.Compact(users), ", "), process, p.User)}
+		Seen: fmt.Sprintf("%s, leased by %s: %s of %s has no lease", d.deviceText(), strings.Join(slices.Compact(users), ", "), process, p.User)}
 
 	if len(about) > 0 {
 		f.Seen += " (" + strings.Join(about, ", ") + ")"
@@ -151,16 +151,16 @@ func (d spotsFinder) intruder(p *status.Process, around []status.Lease) Finding 
 	return f
 }
 
-// over is a share that is exceeded.
-func (d spotsFinder) over(l *status.Lease) Finding {
+// overshareFinding is a share that is exceeded.
+func (d spotsFinder) overshareFinding(l *status.Lease) Finding {
 	return Finding{Key: Over, Grave: true, Place: d.place, Lease: l.ID, User: l.User,
-		Seen: fmt.Sprintf("%s: %s of %s uses %s, and its share is %s", d.name(), l.Command, l.User, l.Memory, l.Share),
+		Seen: fmt.Sprintf("%s: %s of %s uses %s, and its share is %s", d.deviceText(), l.Command, l.User, l.Memory, l.Share),
 		Do:   fmt.Sprintf("ask %s to make it smaller, or to start it with a larger --share", l.User)}
 }
 
-// kept is a lease that lasts although its command has ended.
-func (d spotsFinder) kept(l *status.Lease) Finding {
-	return Finding{Key: Kept, Place: d.place, Lease: l.ID, User: l.User, Seen: fmt.Sprintf("%s: the command of %s of %s has ended, and something holds its lease", d.name(), l.Command, l.User),
+// keptLeaseFinding is a lease that lasts although its command has ended.
+func (d spotsFinder) keptLeaseFinding(l *status.Lease) Finding {
+	return Finding{Key: Kept, Place: d.place, Lease: l.ID, User: l.User, Seen: fmt.Sprintf("%s: the command of %s of %s has ended, and something holds its lease", d.deviceText(), l.Command, l.User),
 		Do: cmp.Or(l.Remedy, "gpuard release "+l.ID)}
 }
 

@@ -68,15 +68,15 @@ func FreeClaims(s *status.Report) (all []Claim) {
 	for _, p := range free {
 		c := taken[p.UUID]
 		c.Place, c.UUID = p.place, p.UUID
-		c.Text = c.says(s, len(free)-len(taken))
+		c.Text = c.claimText(s, len(free)-len(taken))
 		all = append(all, c)
 	}
 
 	return all
 }
 
-// says is the text of a claim, where so many are for newcomers.
-func (c *Claim) says(s *status.Report, open int) string {
+// claimText is the text of a claim, where so many are for newcomers.
+func (c *Claim) claimText(s *status.Report, open int) string {
 	switch {
 	case c.by == nil:
 		return fmt.Sprintf("a new job of %s can take it", upTo(open))

@@ -41,8 +41,8 @@ func (m Means) reasons(least job.Isolation) string {
 	return strings.Join(all, "; ")
 }
 
-// possible are the levels that this machine can do, the one that auto takes first.
-func (m Means) possible() []job.Isolation {
+// possibleLevels are the levels that this machine can do, the one that auto takes first.
+func (m Means) possibleLevels() []job.Isolation {
 	return slices.DeleteFunc(preferred(), func(l job.Isolation) bool { return m.reasonAgainst(l) != "" })
 }
 
@@ -81,7 +81,7 @@ func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation,
 		return asked, "", nil
 	}
 
-	for _, l := range can.possible() {
+	for _, l := range can.possibleLevels() {
 		if levelRank(l) >= levelRank(required) {
 			return l, "", nil
 		}
@@ -101,7 +101,7 @@ func newRefusal(summary, remedy string) *job.Refusal {
 
 // otherRemedy is what to type where a level is not possible.
 func otherRemedy(level, required job.Isolation, can Means) string {
-	for _, l := range can.possible() {
+	for _, l := range can.possibleLevels() {
 		if l != level && levelRank(l) >= levelRank(required) {
 			return "here works --isolate " + string(l)
 		}

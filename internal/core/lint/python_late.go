@@ -59,7 +59,7 @@ func findLateAssignments(f File) []lateAssignment {
 				found, ok := m.findEarlierStart(before)
 				again := judged[m.At]
 				judged[m.At] = true
-				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) || found.repeats(w.moments[:i]) {
+				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) || found.hasEarlierValue(w.moments[:i]) {
 					continue
 				}
 
@@ -132,8 +132,8 @@ func (m flowStep) restoresValue(before []flowStep, found lateAssignment) bool {
 	return found.severity != check.Error || slices.ContainsFunc(before, func(b flowStep) bool { return b.Do == Set && b.Name == m.Name })
 }
 
-// repeats reports whether the variable had the same value before the driver was started: then nothing is lost.
-func (l lateAssignment) repeats(before []flowStep) bool {
+// hasEarlierValue reports whether the variable had the same value before the driver was started: then nothing is lost.
+func (l lateAssignment) hasEarlierValue(before []flowStep) bool {
 	same := false
 	for _, m := range before {
 		if m.At == l.before.At {

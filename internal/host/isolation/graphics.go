@@ -40,14 +40,14 @@ func (a *soleThread) showWithout(hidden []string) error {
 			return fmt.Errorf("cannot close files in %s: %w", dir, err)
 		}
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(hidden, filepath.Join(dir, e.Name())) })
-		a.replace(dir, entries, uintptr(kept)) //nolint:gosec // a descriptor
+		a.replaceFolder(dir, entries, uintptr(kept)) //nolint:gosec // a descriptor
 	}
 
 	return nil
 }
 
-// replace mounts a folder with these entries of another over it.
-func (a *soleThread) replace(dir string, entries []fs.DirEntry, kept uintptr) {
+// replaceFolder mounts a folder with these entries of another over it.
+func (a *soleThread) replaceFolder(dir string, entries []fs.DirEntry, kept uintptr) {
 	what := "close files in " + dir
 	a.addStep(syscallStep{what: what, call: unix.SYS_OPENAT, args: [6]uintptr{atCurrentDir, a.keepString(dir), unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC}, opens: true})
 	a.addStep(syscallStep{what: what, call: unix.SYS_DUP3, args: [6]uintptr{0, kept, unix.O_CLOEXEC}, from: 1})

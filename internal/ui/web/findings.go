@@ -46,7 +46,7 @@ func (v sectionView) Findings() (all []finding) {
 			if d := v.deviceOf(&f); d != nil {
 				row = rowID(d)
 			}
-			ids, all = append(ids, f.Code), append(all, finding{Finding: v.said(f, began), Began: began, Row: row})
+			ids, all = append(ids, f.Code), append(all, finding{Finding: v.findingOfRow(f, began), Began: began, Row: row})
 		}
 	}
 
@@ -197,8 +197,8 @@ func (c *pageData) deviceOf(f *check.Finding) *status.Device {
 // xidMoment is the time in a sentence about an error of the driver.
 var xidMoment = regexp.MustCompile(` on \d+ [A-Z][a-z]+ at \d\d:\d\d`)
 
-// said is a finding of doctor as the page says it: a state has the word that the row has, with the reason behind it, and the time stands once.
-func (c *pageData) said(f check.Finding, began time.Time) check.Finding {
+// findingOfRow is a finding of doctor as the page says it: a state has the word that the row has, with the reason behind it, and the time stands once.
+func (c *pageData) findingOfRow(f check.Finding, began time.Time) check.Finding {
 	d := c.deviceOf(&f)
 	if d == nil {
 		f.Seen = strings.Replace(f.Seen, c.everyDevice(), "every GPU", 1)

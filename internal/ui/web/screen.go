@@ -205,7 +205,7 @@ func (c pageHead) Groups() []Group {
 	}
 
 	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
-	if told := c.told(); told != nil {
+	if told := c.headRequest(); told != nil {
 		waiting = append(waiting, c.start(told))
 	}
 
@@ -228,8 +228,8 @@ func (c pageHead) Groups() []Group {
 	return []Group{{frees}, {waiting}, {ills}}
 }
 
-// told is the request of which the line speaks: that of the user whose token the page asks for. Who has none may be anybody.
-func (c pageHead) told() *glance.Start {
+// headRequest is the request of which the line speaks: that of the user whose token the page asks for. Who has none may be anybody.
+func (c pageHead) headRequest() *glance.Start {
 	if c.site.Token == "" {
 		return c.Answer.Next
 	}

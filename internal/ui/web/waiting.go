@@ -37,14 +37,14 @@ type waitGroup struct {
 // Short and Rest are the reason in one sentence, which says whose it is, and what it says of each device.
 func (g *waitGroup) Short() string {
 	short, _, _ := strings.Cut(g.Why, "; ")
-	return strings.Replace(short, "that it can use", "that "+g.subject()+" can use", 1)
+	return strings.Replace(short, "that it can use", "that "+g.waiterText()+" can use", 1)
 }
 
 // Rest is what the reason says of each device; "" nothing.
 func (g *waitGroup) Rest() string { _, rest, _ := strings.Cut(g.Why, "; "); return rest }
 
-// subject is who waits for the reason.
-func (g *waitGroup) subject() string {
+// waiterText is who waits for the reason.
+func (g *waitGroup) waiterText() string {
 	if len(g.Rows) == 1 && g.Rows[0].Jobs == 1 {
 		return g.Rows[0].Label
 	}
