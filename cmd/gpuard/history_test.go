@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"gpuard/internal/core/trend"
 )
@@ -92,8 +91,7 @@ func TestServeHistory(t *testing.T) {
 	p := r.startServe()
 	job := r.cmd("run", "-q", "--name", "train@night", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
 	lease := startToFirstLine(t, job)
-	waitUntil(t, "it is watched", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
-	time.Sleep(time.Second)
+	waitUntil(t, "it is measured", func() bool { return p.readMeasuredSeconds(lease) > 0 })
 	_, _ = job.Process.Kill(), job.Wait()
 	both := func() int {
 		n := 0
