@@ -59,6 +59,25 @@ func TestQueueScript(t *testing.T) {
 	}
 }
 
+// TestScriptLinesInSweep: so does sweep, for all of its jobs at once.
+func TestScriptLinesInSweep(t *testing.T) {
+	t.Parallel()
+	state, dir := stateFolder(t), t.TempDir()
+	path := filepath.Join(dir, "job.sh")
+	writeFile(t, path, "#!/bin/sh\n#GPUARD --gpus 2\ntrue\n", 0o755)
+	says := "the lines with #GPUARD in " + path + " (--gpus 2) count for gpuard submit, not for gpuard sweep\n"
+	for _, quiet := range []bool{false, true} {
+		words := []string{"sweep", "--machine", "demo", "--dry-run", "--over", "seed=1..3"}
+		if quiet {
+			words = append(words, "-q")
+		}
+		got := runCommand(t, gpuardCommand(t, state, nil, append(words, "--", path, "{{.seed}}")...))
+		if got.code != 0 || strings.Count(got.err, says) != map[bool]int{false: 1}[quiet] {
+			t.Errorf("quiet %v: exit %d, %q", quiet, got.code, got.err)
+		}
+	}
+}
+
 // TestScriptLinesInRun: run says that the flags in a script are those of gpuard submit.
 func TestScriptLinesInRun(t *testing.T) {
 	t.Parallel()

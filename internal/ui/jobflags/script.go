@@ -1,11 +1,17 @@
 package jobflags
 
 import (
+	"fmt"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/ui/cli"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // maxHeadSize is how many bytes of a script are searched for flags, which stand before its first command.
@@ -90,4 +96,40 @@ func leadingLines(head string) (lines []string) {
 func FlagsIn(line string) (flags string, ours bool) {
 	rest, ours := strings.CutPrefix(strings.TrimSpace(line), "#GPUARD")
 	return rest, ours && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
+}
+
+// SayUnreadLines says that the flags in the script of a command are read by submit and not by this command, unless its
+// line has them all.
+func SayUnreadLines(p *cli.Program, cmd *cobra.Command, command []string) {
+	path, _, lines := ScriptOf(command)
+	path, here := prose.Clean(path), cmd.CommandPath()
+	var all []string
+	isMissing := false
+
+	for _, line := range lines {
+		if strings.HasPrefix(line, "#SBATCH ") {
+			_ = p.PrintMessage(fmt.Sprintf("the #SBATCH lines of %s count for gpuard submit, not for %s", path, here))
+			break
+		}
+	}
+
+	for _, line := range lines {
+		flags, ours := FlagsIn(line)
+		words, err := shellquote.SplitBeforeComment(flags)
+		if !ours || err != nil {
+			continue
+		}
+
+		all = append(all, words...)
+
+		for _, word := range words {
+			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			isMissing = isMissing || strings.HasPrefix(word, "-") && !cmd.Flags().Changed(name)
+		}
+	}
+
+	if isMissing {
+		flags := prose.Clean(shellquote.JoinQuoted(shellquote.Sh, all...))
+		_ = p.PrintMessage(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for %s", path, flags, here))
+	}
 }

@@ -145,6 +145,7 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 
 	if !o.quiet {
 		jobflags.SayRule(p, false)
+		jobflags.SayUnreadLines(p, cmd, args)
 	}
 
 	if o.dry {

@@ -3,9 +3,7 @@ package runcmd
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,9 +11,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/prose"
 	"gpuard/internal/core/ranks"
-	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
@@ -105,7 +101,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 
 	jobflags.SayRule(p, o.Dry)
 	if !o.Quiet && !o.JSON {
-		sayLines(p, cmd, spec.Command)
+		jobflags.SayUnreadLines(p, cmd, spec.Command)
 	}
 
 	p.ShowStanding(o.Quiet || o.JSON)
@@ -133,39 +129,6 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	}
 
 	return nil
-}
-
-// sayLines says that the flags in a script are not those of this run, unless the command line has them all.
-func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
-	path, _, lines := jobflags.ScriptOf(command)
-	var all []string
-	isMissing := false
-
-	for _, line := range lines {
-		if strings.HasPrefix(line, "#SBATCH ") {
-			_ = p.PrintMessage("the #SBATCH lines of " + prose.Clean(path) + " count for gpuard submit, not for gpuard run")
-			break
-		}
-	}
-
-	for _, line := range lines {
-		flags, ours := jobflags.FlagsIn(line)
-		words, err := shellquote.SplitBeforeComment(flags)
-		if !ours || err != nil {
-			continue
-		}
-
-		all = append(all, words...)
-
-		for _, word := range words {
-			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-			isMissing = isMissing || strings.HasPrefix(word, "-") && !cmd.Flags().Changed(name)
-		}
-	}
-
-	if isMissing {
-		_ = p.PrintMessage(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for gpuard run", prose.Clean(path), prose.Clean(shellquote.JoinQuoted(shellquote.Sh, all...))))
-	}
 }
 
 // runAnswer is the JSON answer of a run, written just before it becomes the command.
