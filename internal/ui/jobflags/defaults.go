@@ -130,7 +130,7 @@ func LocateDefault(p *cli.Program, err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + FlagsToKeys(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + flagset.FlagsToKeys(err.Error())}}}
 }
 
 // SayRule reports how a rule limits the command. A dry run has it in its notes.

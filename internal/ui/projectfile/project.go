@@ -83,7 +83,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		}
 
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.FlagsToKeys(flagset.ExplainError(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: flagset.FlagsToKeys(flagset.ExplainError(cmd, err).Error())}
 		}
 
 		set = true
@@ -123,13 +123,13 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		return &wrong.List[0]
 	}
 
-	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + jobflags.FlagsToKeys(err.Error())}
+	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + flagset.FlagsToKeys(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags {
 		// The flag that the error names first.
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {
 			first = i
-			at.Line, at.Column, at.Text = flag.Line, flag.Column, jobflags.FlagsToKeys(err.Error())
+			at.Line, at.Column, at.Text = flag.Line, flag.Column, flagset.FlagsToKeys(err.Error())
 		}
 	}
 

@@ -1,4 +1,4 @@
-package jobflags
+package flagset
 
 import (
 	"regexp"
