@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // Arm is one way to place the commands, as it is written: "alone", "mig:1g.10gb".
@@ -74,7 +75,7 @@ func ParseArms(names []string) ([]Arm, error) {
 	}
 
 	if len(arms) < 2 {
-		return nil, fmt.Errorf("cannot compare %d arm: name two or more, such as --arms alone,together,apart", len(arms))
+		return nil, option.Errorf("cannot compare %d arm: name two or more, such as {arms} alone,together,apart", len(arms))
 	}
 
 	return arms, nil

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"gpuard/internal/core/option"
 )
 
 // Metric is a number that a command prints.
@@ -26,7 +28,7 @@ func ParseMetric(text string) (m Metric, err error) {
 	key, isJSON := strings.CutPrefix(what, "json:")
 	switch {
 	case strings.TrimSpace(name) == "" || what == "" || isJSON && key == "":
-		return m, fmt.Errorf("cannot read --metric %q: write NAME=REGEX or NAME=json:KEY, such as --metric 'images/s=([0-9.]+) images/s'", text)
+		return m, option.Errorf("cannot read {metric=%q}: write NAME=REGEX or NAME=json:KEY, such as {metric} 'images/s=([0-9.]+) images/s'", text)
 	case slices.Contains([]string{timeName, energyName}, name):
 		return m, fmt.Errorf("cannot call a metric %s: that is measured anyway; write another name", name)
 	case isJSON:
@@ -38,10 +40,10 @@ func ParseMetric(text string) (m Metric, err error) {
 	// ^ and $ are those of a line: a command prints many.
 	m.pattern, err = regexp.Compile("(?m)" + what)
 	if err != nil {
-		return m, fmt.Errorf("cannot read --metric %q: %w", text, err)
+		return m, option.Errorf("cannot read {metric=%q}: %w", text, err)
 	}
 	if m.pattern.NumSubexp() < 1 {
-		return m, fmt.Errorf("cannot read --metric %q: it has no group; put the number into parentheses, such as 'loss ([0-9.]+)'", text)
+		return m, option.Errorf("cannot read {metric=%q}: it has no group; put the number into parentheses, such as 'loss ([0-9.]+)'", text)
 	}
 
 	return m, nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // armSentences say what an arm is against the first one: how long the commands take, then what they print.
@@ -17,7 +19,7 @@ func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 
 		more := ""
 		if e.Planned < 2 {
-			more = ": raise --repeat"
+			more = option.Expand(": raise {repeat}")
 		}
 
 		return []string{fmt.Sprintf("nothing can be said about %s against %s: %s of %d runs counted in %s, and two are needed%s", arm.Arm, first.Arm, countWord(few.Counted), e.Planned, few.Arm, more)}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // Limits beyond which a warning is given.
@@ -30,12 +32,12 @@ func resultWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 
 	for i := range a.Arms {
 		if t := a.Arms[i].Use.Throttled; t != nil && *t > maxThrottled {
-			list = append(list, fmt.Sprintf("in %s the GPU's clocks were lowered for %.0f %% of the time, because of heat, power or the hardware: see gpuard doctor", a.Arms[i].Arm, 100**t))
+			list = append(list, option.Sprintf("in %s the GPU's clocks were lowered for %.0f %% of the time, because of heat, power or the hardware: see {gpuard doctor}", a.Arms[i].Arm, 100**t))
 		}
 	}
 
 	if kinds := slices.Compact(slices.Sorted(slices.Values(e.Models))); len(kinds) > 1 {
-		list = append(list, fmt.Sprintf("the GPUs differ (%s), and the commands change places between runs: name GPUs of one model with --device", strings.Join(kinds, ", ")))
+		list = append(list, option.Sprintf("the GPUs differ (%s), and the commands change places between runs: name GPUs of one model with {device}", strings.Join(kinds, ", ")))
 	}
 
 	list = append(list, contradictionWarnings(e, runs)...)

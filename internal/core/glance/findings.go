@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
@@ -155,13 +156,13 @@ func (d spotsFinder) intruderFinding(p *status.Process, around []status.Lease) F
 func (d spotsFinder) overshareFinding(l *status.Lease) Finding {
 	return Finding{Key: Over, Grave: true, Place: d.place, Lease: l.ID, User: l.User,
 		Seen: fmt.Sprintf("%s: %s of %s uses %s, and its share is %s", d.deviceText(), l.Command, l.User, l.Memory, l.Share),
-		Do:   fmt.Sprintf("ask %s to make it smaller, or to start it with a larger --share", l.User)}
+		Do:   option.Sprintf("ask %s to make it smaller, or to start it with a larger {share}", l.User)}
 }
 
 // keptLeaseFinding is a lease that lasts although its command has ended.
 func (d spotsFinder) keptLeaseFinding(l *status.Lease) Finding {
 	return Finding{Key: Kept, Place: d.place, Lease: l.ID, User: l.User, Seen: fmt.Sprintf("%s: the command of %s of %s has ended, and something holds its lease", d.deviceText(), l.Command, l.User),
-		Do: cmp.Or(l.Remedy, "gpuard release "+l.ID)}
+		Do: cmp.Or(l.Remedy, option.Sprintf("{gpuard release} %s", l.ID))}
 }
 
 // end is the command that ends a process; "" for none.
@@ -169,7 +170,7 @@ func end(pid int) string {
 	if pid == 0 {
 		return ""
 	}
-	return fmt.Sprintf("gpuard evict %d", pid)
+	return option.Sprintf("{gpuard evict} %d", pid)
 }
 
 // outerLeases are the leases of the GPU that a slice is of.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // Errors name line, column and key.
 func DecodeMachine(data []byte) (Machine, error) {
 	if len(data) > fileLimit {
-		return Machine{}, fmt.Errorf("cannot read machine file: it is larger than %v: record a smaller one with gpuard status --record", Bytes(fileLimit))
+		return Machine{}, option.Errorf("cannot read machine file: it is larger than %v: record a smaller one with {gpuard status} {record}", Bytes(fileLimit))
 	}
 
 	d := &document{data: bytes.TrimPrefix(data, []byte("\ufeff"))}
@@ -82,7 +84,7 @@ func (d *document) checkSchema(root *node) error {
 		return d.errorAt(n.begin, "schema is %q and this gpuard reads only %q: use the version of gpuard that recorded it", n.text, fileSchema)
 	}
 
-	return d.errorAt(n.begin, "schema must be %q: record a machine with gpuard status --record", fileSchema)
+	return d.errorAt(n.begin, "schema must be %q: record a machine with %s", fileSchema, option.Expand("{gpuard status} {record}"))
 }
 
 func (m *Machine) fileRecord() record {

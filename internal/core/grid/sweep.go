@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // MaxRuns is the limit of runs in a sweep: more is a mistake in a range.
@@ -90,15 +92,15 @@ func Product(over []string) (Grid, error) {
 	for _, text := range over {
 		name, list, found := strings.Cut(text, "=")
 		if !found {
-			return g, fmt.Errorf("cannot read --over %q: write a name and its values, such as --over lr=0.1,0.01 or --over seed=1..5", text)
+			return g, option.Errorf("cannot read {over=%q}: write a name and its values, such as {over} lr=0.1,0.01 or {over} seed=1..5", text)
 		}
 		if err := checkName(name, g.Names); err != nil {
-			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
+			return g, option.Errorf("cannot read {over=%q}: %w", text, err)
 		}
 
 		values, err := parseAxis(list)
 		if err != nil {
-			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
+			return g, option.Errorf("cannot read {over=%q}: %w", text, err)
 		}
 
 		g.Names, g.Axes = append(g.Names, name), append(g.Axes, values)

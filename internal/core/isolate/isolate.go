@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 )
 
 // Means says for each level why this machine cannot do it; "" where it can.
@@ -74,7 +75,7 @@ func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation,
 	if levelRank(asked) > 0 {
 		switch why := can.reasonAgainst(asked); {
 		case levelRank(asked) < levelRank(required):
-			return "", "", newRefusal(fmt.Sprintf("cannot isolate the job by %s: at least %s is required", asked, required), "ask for --isolate "+string(required)+", or auto")
+			return "", "", newRefusal(fmt.Sprintf("cannot isolate the job by %s: at least %s is required", asked, required), option.Sprintf("ask for {isolate=%s}, or auto", required))
 		case why != "":
 			return "", "", newRefusal(fmt.Sprintf("cannot isolate the job by %s: %s", asked, why), otherRemedy(asked, required, can))
 		}
@@ -92,7 +93,7 @@ func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation,
 		return job.NoIsolation, "nothing but variables keeps the job from other GPUs: " + why, nil
 	}
 
-	return "", "", newRefusal(fmt.Sprintf("cannot isolate the job as hard as --require-isolation %s asks: %s", required, why), "leave --require-isolation out to rely on variables, or ask the administrator: gpuard doctor")
+	return "", "", newRefusal(option.Sprintf("cannot isolate the job as hard as {require-isolation=%s} asks: %s", required, why), option.Expand("leave {require-isolation} out to rely on variables, or ask the administrator: {gpuard doctor}"))
 }
 
 func newRefusal(summary, remedy string) *job.Refusal {
@@ -103,8 +104,8 @@ func newRefusal(summary, remedy string) *job.Refusal {
 func otherRemedy(level, required job.Isolation, can Means) string {
 	for _, l := range can.possibleLevels() {
 		if l != level && levelRank(l) >= levelRank(required) {
-			return "here works --isolate " + string(l)
+			return option.Sprintf("here works {isolate=%s}", l)
 		}
 	}
-	return "leave --isolate out to rely on variables; gpuard doctor says what this machine can do"
+	return option.Expand("leave {isolate} out to rely on variables; {gpuard doctor} says what this machine can do")
 }

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 )
 
 // Node is a device file that belongs to one device, or to a part of one.
@@ -77,14 +78,14 @@ func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevice
 			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: %s is not on the machine any more", g), "try again")
 		case d.Vendor != gpu.NVIDIA && d.Vendor != gpu.AMD:
 			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA and AMD alone", g),
-				"leave --isolate out to rely on variables, or run it in a container that is given only this device")
+				option.Expand("leave {isolate} out to rely on variables, or run it in a container that is given only this device"))
 		case d.Minor == nil, d.Vendor == gpu.AMD && !of(Render):
-			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
+			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), option.Expand("leave {isolate} out to rely on variables"))
 		case partitioned(d, m, given):
 			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: it is a partition of a GPU, and behind a wall without the others it would have the name of another", g),
-				"ask for all partitions of that GPU, or leave --isolate out to rely on variables")
+				option.Expand("ask for all partitions of that GPU, or leave {isolate} out to rely on variables"))
 		case slice != nil && !of(Capability):
-			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
+			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), option.Expand("leave {isolate} out to rely on variables"))
 		}
 		own = append(own, ownedDevice{device: d, slice: slice})
 	}
@@ -154,7 +155,7 @@ func Suits(level job.Isolation, given []job.Given) *job.Refusal {
 	if level != job.Landlock || i < 0 {
 		return nil
 	}
-	return newRefusal(fmt.Sprintf("cannot isolate a job on %s by landlock: ROCm finds no GPU at all where it may not open those of others", given[i]), "write --isolate namespace, or leave --isolate out to rely on variables")
+	return newRefusal(fmt.Sprintf("cannot isolate a job on %s by landlock: ROCm finds no GPU at all where it may not open those of others", given[i]), option.Expand("write {isolate=namespace}, or leave {isolate} out to rely on variables"))
 }
 
 // CheckSharedFiles are the shared files that a program behind a wall could not have made and needs: the driver's own
@@ -189,7 +190,7 @@ func CheckSliceFiles(level job.Isolation, nodes []Node, m gpu.Machine, given []j
 			file += fmt.Sprintf("/ci%d", n.ComputeInstance)
 		}
 
-		return newRefusal(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
+		return newRefusal(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), option.Sprintf("make it first: sudo nvidia-modprobe -f %s/access; or write {isolate=landlock}", file))
 	}
 
 	return nil
@@ -226,15 +227,15 @@ func ProgramDoubt(level job.Isolation, program string) string {
 	is := func(names string) bool { return slices.Contains(strings.Fields(names), program) }
 	switch {
 	case level == job.Cgroup && is("sudo su doas pkexec runuser login"):
-		return fmt.Sprintf("%s may move out of the control group of --isolate cgroup: where PAM makes a session for it (pam_systemd), systemd does that; write setpriv --reuid NAME --regid GROUP --init-groups COMMAND", program)
+		return option.Sprintf("%s may move out of the control group of {isolate=cgroup}: where PAM makes a session for it (pam_systemd), systemd does that; write setpriv --reuid NAME --regid GROUP --init-groups COMMAND", program)
 	case level == job.NoIsolation || level == job.Cgroup:
 		return ""
 	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs newuidmap newgidmap"):
-		return fmt.Sprintf("%s will not get rights of root behind --isolate %s: start it without, and gpuard inside of it", program, level)
+		return option.Sprintf("%s will not get rights of root behind {isolate=%s}: start it without, and gpuard inside of it", program, level)
 	case is("bwrap podman buildah apptainer singularity flatpak unshare rootlesskit") && level == job.Landlock:
-		return fmt.Sprintf("%s cannot mount anything behind --isolate landlock: use --isolate namespace", program)
+		return option.Sprintf("%s cannot mount anything behind {isolate=landlock}: use {isolate=namespace}", program)
 	case is("podman buildah rootlesskit") && level == job.Namespace:
-		return fmt.Sprintf("%s finds one user id behind --isolate namespace, and containers with several do not start: leave --isolate out, a container is given only its own devices", program)
+		return option.Sprintf("%s finds one user id behind {isolate=namespace}, and containers with several do not start: leave {isolate} out, a container is given only its own devices", program)
 	}
 	return ""
 }

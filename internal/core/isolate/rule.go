@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/policy"
 )
 
@@ -25,9 +26,9 @@ func UnderRule(asked, required job.Isolation, rule *policy.Rule) (job.Isolation,
 	case rule == nil || levelRank(required) > levelRank(rule.Isolate):
 		return required, nil
 	case asked == job.Off:
-		return "", byRule("cannot start the job without isolation: "+requires(rule), "leave --isolate off out", rule)
+		return "", byRule("cannot start the job without isolation: "+requires(rule), option.Expand("leave {isolate=off} out"), rule)
 	case levelRank(asked) > 0 && levelRank(asked) < levelRank(rule.Isolate):
-		return "", byRule(fmt.Sprintf("cannot isolate the job by %s: %s", asked, requires(rule)), "write --isolate auto", rule)
+		return "", byRule(fmt.Sprintf("cannot isolate the job by %s: %s", asked, requires(rule)), option.Expand("write {isolate=auto}"), rule)
 	}
 	return rule.Isolate, nil
 }
@@ -35,7 +36,7 @@ func UnderRule(asked, required job.Isolation, rule *policy.Rule) (job.Isolation,
 // Impossible is a refusal of ChooseLevel, in the words of the rule that requires the level.
 func Impossible(refusal *job.Refusal, rule *policy.Rule) *job.Refusal {
 	_, why, _ := strings.Cut(refusal.Summary, ": ")
-	return newRefusal(fmt.Sprintf("cannot isolate the job: %s, and here that is not possible: %s", requires(rule), why), "ask the administrator, who can change this machine or the rule: gpuard doctor")
+	return newRefusal(fmt.Sprintf("cannot isolate the job: %s, and here that is not possible: %s", requires(rule), why), option.Expand("ask the administrator, who can change this machine or the rule: {gpuard doctor}"))
 }
 
 // Unwalled refuses a lease that nothing is started behind a wall for, such as that of a shell which runs already, where
@@ -44,7 +45,7 @@ func Unwalled(level job.Isolation, rule *policy.Rule) *job.Refusal {
 	if rule == nil || levelRank(level) >= levelRank(rule.Isolate) {
 		return nil
 	}
-	return byRule("cannot lease GPUs without isolation: "+requires(rule)+", which only a command can have that gpuard starts", "write gpuard run -- COMMAND", rule)
+	return byRule("cannot lease GPUs without isolation: "+requires(rule)+", which only a command can have that gpuard starts", option.Expand("write {gpuard run} -- COMMAND"), rule)
 }
 
 // requires is what a rule says: "policy: rule "students" (FILE:4) requires isolation by namespace".

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // Row is memory on one device that could be freed.
@@ -95,18 +96,18 @@ func WhySpared(q Input, pid int) string {
 	case i < 0 && slices.ContainsFunc(q.Machine.Processes, func(p gpu.Process) bool { return p.Outside == pid }):
 		return "by that number the driver means a process outside of this PID namespace; the one here has not opened the GPU"
 	case i < 0:
-		return "it has no GPU memory, as far as the driver says; gpuard evict lists what has"
+		return option.Expand("it has no GPU memory, as far as the driver says; {gpuard evict} lists what has")
 	case q.servesDisplay(q.Machine.Processes[i]):
 		return "it serves a display; ending that is not for gpuard"
 	case q.Idle > 0 && leased:
-		return "it belongs to the living lease " + lease + " and is not known to have slept for that long; try again later: gpuard evict --idle " + q.Idle.String()
+		return option.Sprintf("it belongs to the living lease %s and is not known to have slept for that long; try again later: {gpuard evict} {idle=%s}", lease, q.Idle)
 	case q.Idle > 0:
-		return "it is not known to have slept for that long; it has no lease, so leave out --idle to end it all the same"
+		return option.Expand("it is not known to have slept for that long; it has no lease, so leave out {idle} to end it all the same")
 	case leased:
-		return "it belongs to the living lease " + lease + ", whose owner ends its command: gpuard status"
+		return option.Sprintf("it belongs to the living lease %s, whose owner ends its command: {gpuard status}", lease)
 	}
 
-	return "it is not in the list of gpuard evict"
+	return option.Expand("it is not in the list of {gpuard evict}")
 }
 
 func (q Input) processRow(d gpu.Device, p gpu.Process) (Row, bool) {

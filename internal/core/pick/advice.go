@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -59,7 +60,7 @@ func (q *query) endText(p gpu.Process) string {
 	case q.isOfCaller(p):
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	case q.mayEvict(p):
-		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
+		return option.Sprintf("{gpuard evict} %d ends it", p.PID)
 	}
 	return fmt.Sprintf("%s can end it", orDefault(prose.Clean(p.User), "its owner"))
 }
@@ -90,11 +91,11 @@ func (q *query) endRemedy(ps []gpu.Process) string {
 	switch {
 	case len(pids) == 0:
 	case own && len(pids) == 1 && q.in.Apart && len(q.in.Own) == 0:
-		parts = append(parts, fmt.Sprintf("lease it for what runs there (gpuard reserve --pid %s)", pids[0]))
+		parts = append(parts, option.Sprintf("lease it for what runs there ({gpuard reserve} {pid=%s})", pids[0]))
 	case own:
 		parts = append(parts, fmt.Sprintf("end what runs there (kill %s)", strings.Join(pids, " ")))
 	case evict:
-		parts = append(parts, fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " ")))
+		parts = append(parts, option.Sprintf("end the processes of %s there ({gpuard evict} %s)", whose, strings.Join(pids, " ")))
 	default:
 		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, prose.JoinWords(pids, "and")))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -55,7 +56,7 @@ func (q *query) toleratesUnknownUse(u *unit) bool { return q.spec.Any && isUseUn
 // offerAnyFlag adds to an obstacle that --any would let the job in.
 func (q *query) offerAnyFlag(u *unit, o *obstacle) *obstacle {
 	if isUseUnknown(u) && o.remedy != "" {
-		o.remedy += ", or add --any to run beside it"
+		o.remedy += option.Expand(", or add {any} to run beside it")
 	}
 	return o
 }

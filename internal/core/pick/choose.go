@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -15,7 +16,7 @@ import (
 func (q *query) chooseUnits(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
-			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"+blindText(u)
+			u.reason.Verdict, u.reason.Text = job.Chosen, option.Expand("chosen: named by {device}")+blindText(u)
 		}
 		return q.named
 	}
@@ -189,7 +190,7 @@ func (q *query) explainOtherVendors(chosen []*unit) {
 		}
 
 		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", vendorName(first))
-		u.reason.Remedy = fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))
+		u.reason.Remedy = option.Sprintf("name it ({device=%s})", q.deviceNumber(u.dev))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -153,7 +154,7 @@ func (q *query) keepBest(units []*unit, c asideCriterion) []*unit {
 		if !known || !c.far(most, value) {
 			return false
 		}
-		u.aside = &obstacle{code: c.code, text: c.text(u, best), remedy: fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))}
+		u.aside = &obstacle{code: c.code, text: c.text(u, best), remedy: option.Sprintf("name it ({device=%s})", q.deviceNumber(u.dev))}
 
 		return true
 	})
@@ -172,7 +173,7 @@ func (q *query) setAsideForOtherVendors() {
 	for _, u := range q.units {
 		if isIntegrated(u) && u.aside == nil && u.dev.Vendor != q.units[board].dev.Vendor {
 			u.aside = &obstacle{code: "weak", text: "integrated into the processor, unlike " + q.units[board].label,
-				remedy: fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))}
+				remedy: option.Sprintf("name it ({device=%s})", q.deviceNumber(u.dev))}
 		}
 	}
 }
@@ -271,5 +272,5 @@ func (q *query) asideRemedies(never bool) []string {
 		names = append(names, q.deviceNumber(u.dev))
 	}
 
-	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", prose.JoinWords(labels, "and"), strings.Join(names, ","))}
+	return []string{option.Sprintf("take GPU %s all the same ({device=%s})", prose.JoinWords(labels, "and"), strings.Join(names, ","))}
 }

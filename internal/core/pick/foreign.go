@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // oldDriverReserve estimates the memory that the driver keeps for itself where it does not report that: such drivers
@@ -125,7 +126,7 @@ func (q *query) foreignUseObstacle(u *unit, others, display processSet, unseen g
 func (q *query) inUseObstacle(c processSet, tail string) *obstacle {
 	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.processesText(c.ps) + tail, remedy: q.endRemedy(c.ps)}
 	if !slices.ContainsFunc(c.ps, func(p gpu.Process) bool { return !isEnding(p) }) {
-		o.code, o.remedy = "ending", untilFreedRemedy
+		o.code, o.remedy = "ending", untilFreedRemedy()
 	}
 	return o
 }
@@ -134,7 +135,7 @@ func (q *query) inUseObstacle(c processSet, tail string) *obstacle {
 func (q *query) noteForeign(out *use, own, display, others processSet, unseen gpu.Bytes) {
 	for _, p := range others.ps {
 		if out.blind && p.Memory == nil {
-			out.notes = append(out.notes, fmt.Sprintf("beside %s, as --any says", q.processText(p)))
+			out.notes = append(out.notes, option.Sprintf("beside %s, as {any} says", q.processText(p)))
 			continue
 		}
 		note := "tolerated small neighbour " + q.processText(p)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -17,12 +18,12 @@ func (q *query) suggestName(all []*unit, flag, name string) string {
 	switch strings.ToLower(name) {
 	case "all", "*":
 		if flag == "device" && slices.ContainsFunc(all, func(u *unit) bool { return u.mig == nil && !u.dev.UsesMIG() }) {
-			return "write --gpus all"
+			return option.Expand("write {gpus=all}")
 		}
-		return "write --cpu to run without a GPU"
+		return option.Expand("write {cpu} to run without a GPU")
 	case "none", "no", "-1":
 		if flag == "device" {
-			return "write --cpu to run without a GPU"
+			return option.Expand("write {cpu} to run without a GPU")
 		}
 	}
 
@@ -37,10 +38,10 @@ func (q *query) suggestName(all []*unit, flag, name string) string {
 		return fmt.Sprintf("write a UUID with its beginning: --%s %s", flag, whole)
 	}
 	if flag == "exclude" {
-		return "leave it out of --exclude; gpuard status lists the devices"
+		return option.Expand("leave it out of {exclude}; {gpuard status} lists the devices")
 	}
 
-	return "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them"
+	return option.Expand("write an index, a UUID or its unique beginning, or a PCI id; {gpuard status} lists them")
 }
 
 // parseNumberedName reads names as programs and users write them: "GPU0", "gpu:0", "cuda:0". A runtime's name, such as

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -31,7 +32,7 @@ func (q *query) visibilityObstacle(u *unit) *obstacle {
 	}
 	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {
 		return &obstacle{code: "hidden", text: "outside lease " + p.ID,
-			remedy: fmt.Sprintf("add --any to look outside lease %s", p.ID)}
+			remedy: option.Sprintf("add {any} to look outside lease %s", p.ID)}
 	}
 
 	why, hidden := q.in.Hidden[u.id()]
@@ -43,13 +44,13 @@ func (q *query) visibilityObstacle(u *unit) *obstacle {
 		return nil
 	}
 
-	return &obstacle{code: "hidden", text: why, remedy: lookPastRemedy + strings.TrimSuffix(why, " hides it")}
+	return &obstacle{code: "hidden", text: why, remedy: lookPastRemedy() + strings.TrimSuffix(why, " hides it")}
 }
 
 func (q *query) exclusionObstacle(u *unit) *obstacle {
 	switch {
 	case u.excluded:
-		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
+		return &obstacle{code: "excluded", text: option.Expand("excluded by {exclude}"), remedy: "exclude fewer devices"}
 	case slices.Contains(q.spec.Avoid, u.id()) || slices.Contains(q.spec.Avoid, u.dev.UUID):
 		return &obstacle{code: "excluded", text: "the job leaves it"}
 	}
@@ -66,7 +67,7 @@ func (q *query) notNamedObstacle(u *unit) *obstacle {
 		return nil
 	}
 
-	return &obstacle{code: "not-named", text: "not named by --device"}
+	return &obstacle{code: "not-named", text: option.Expand("not named by {device}")}
 }
 
 func (q *query) splitObstacle(u *unit) *obstacle {
@@ -80,7 +81,7 @@ func (q *query) splitObstacle(u *unit) *obstacle {
 	case u.dev.UsesMIG():
 		return &obstacle{code: "mig", text: "in MIG mode, but without any known slice", remedy: q.sliceRemedy(u.dev)}
 	}
-	return &obstacle{code: "mig", text: "not split into MIG slices", remedy: "ask for a whole GPU (--gpus 1)"}
+	return &obstacle{code: "mig", text: "not split into MIG slices", remedy: option.Expand("ask for a whole GPU ({gpus=1})")}
 }
 
 func sliceProfiles(d *gpu.Device) []string {
@@ -105,7 +106,7 @@ func (q *query) sliceRemedy(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return "see what nvidia-smi -L names, or have slices made (nvidia-smi mig)"
 	}
-	return "ask for a slice (--mig " + prose.JoinWords(sliceProfiles(d), "or --mig") + ")"
+	return option.Expand("ask for a slice ({mig} ") + prose.JoinWords(sliceProfiles(d), option.Expand("or {mig}")) + ")"
 }
 
 // modelObstacle matches the whole name, with or without the maker, because users copy what status shows.
@@ -122,7 +123,7 @@ func (q *query) modelObstacle(u *unit) *obstacle {
 	}
 
 	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", orDefault(shown, "its model"), prose.Brief(q.spec.Model)),
-		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, orDefault(shown, "it"))}
+		remedy: option.Sprintf("write {model} '%s' for %s", pattern, orDefault(shown, "it"))}
 }
 
 // isModel matches the name of a device, with and without its maker, against a pattern.
@@ -152,10 +153,10 @@ func (q *query) computeObstacle(u *unit) *obstacle {
 		return nil
 	case have == nil:
 		return &obstacle{code: "compute", text: fmt.Sprintf("its compute capability is unknown, and %s is asked for", least),
-			remedy: "leave out --min-compute"}
+			remedy: option.Expand("leave out {min-compute}")}
 	}
 	return &obstacle{code: "compute", text: fmt.Sprintf("compute capability %s is below %s", have, least),
-		remedy: fmt.Sprintf("ask for an older one (--min-compute %s)", have)}
+		remedy: option.Sprintf("ask for an older one ({min-compute=%s})", have)}
 }
 
 func (q *query) totalMemoryObstacle(u *unit) *obstacle {
@@ -168,7 +169,7 @@ func (q *query) totalMemoryObstacle(u *unit) *obstacle {
 	case q.spec.Memory <= 0 || total != nil && *total >= q.spec.Memory || total == nil && u.dev.Problem != "":
 		return nil
 	case total == nil:
-		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
+		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: option.Expand("leave out {mem}")}
 	}
 
 	most := total
@@ -177,23 +178,23 @@ func (q *query) totalMemoryObstacle(u *unit) *obstacle {
 		most = u.dev.MainAvailable
 	}
 
-	return &obstacle{code: "memory", text: capacityText(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*most))}
+	return &obstacle{code: "memory", text: capacityText(u, q.spec.Memory), remedy: option.Sprintf("ask for less memory ({mem=%s})", formatSizeFlag(*most))}
 }
 
 // shareSizeObstacle returns an obstacle when the share, or the memory inside one, exceeds what the device could give if
 // nothing used it.
 func (q *query) shareSizeObstacle(u *unit) *obstacle {
 	if p := q.parentPool(); p != nil {
-		flag, want := "--share", q.spec.Share
+		flag, want := option.Expand("{share}"), q.spec.Share
 		if q.spec.Memory > want {
-			flag, want = "--mem", q.spec.Memory
+			flag, want = option.Expand("{mem}"), q.spec.Memory
 		}
 		if want <= p.Share {
 			return nil
 		}
 
 		return &obstacle{code: "memory", text: fmt.Sprintf("lease %s has %s of it, which cannot hold %s", p.ID, p.Share, want),
-			remedy: fmt.Sprintf("ask for no more than %s %s, or add --any to look outside lease %s", flag, formatSizeFlag(p.Share), p.ID)}
+			remedy: option.Sprintf("ask for no more than %s %s, or add {any} to look outside lease %s", flag, formatSizeFlag(p.Share), p.ID)}
 	}
 
 	total := u.totalMemory()
@@ -201,7 +202,7 @@ func (q *query) shareSizeObstacle(u *unit) *obstacle {
 	case q.spec.Share <= 0 || total == nil && u.dev.Problem != "":
 		return nil
 	case total == nil:
-		return &obstacle{code: "memory", text: "how much memory it has is unknown, so no share of it can be promised", remedy: "leave out --share"}
+		return &obstacle{code: "memory", text: "how much memory it has is unknown, so no share of it can be promised", remedy: option.Expand("leave out {share}")}
 	case *total-shareReserve(u) >= q.spec.Share:
 		return nil
 	}
@@ -213,7 +214,7 @@ func (q *query) shareSizeObstacle(u *unit) *obstacle {
 
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.nominalMemory(), u.nominalMemory()-*total+shareReserve(u), purpose, q.spec.Share)}
 	if most := *total - shareReserve(u); most >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))
+		o.remedy = option.Sprintf("ask for a smaller share ({share=%s})", formatSizeFlag(most))
 	}
 
 	return o

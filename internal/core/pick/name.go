@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -28,7 +29,7 @@ func (q *query) readNames() *job.Refusal {
 		case problem != "":
 			fail("cannot find device "+problem, remedy)
 		case said[u] != "":
-			fail(fmt.Sprintf("cannot give %s twice: --device names it as %s and as %s", u.label, said[u], name), "name each device once")
+			fail(option.Sprintf("cannot give %s twice: {device} names it as %s and as %s", u.label, said[u], name), "name each device once")
 		default:
 			said[u] = name
 			q.named = append(q.named, u)
@@ -49,7 +50,7 @@ func (q *query) readNames() *job.Refusal {
 	}
 
 	if q.need <= 0 {
-		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), "write --gpus 1, or --cpu for none")
+		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), option.Expand("write {gpus=1}, or {cpu} for none"))
 	}
 
 	q.selectUnits(all)

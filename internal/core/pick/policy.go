@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/prose"
 )
@@ -58,7 +59,7 @@ func (q *query) policyObstacle(u *unit) *obstacle {
 		default:
 			gives = q.overMemoryText(r, u)
 			if gives != "" && u.mig == nil && q.spec.MIG == "" && u.totalMemory() != nil {
-				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", formatSizeFlag(r.Memory), remedy)
+				remedy = option.Sprintf("ask for a share of it ({share=%s}), or %s", formatSizeFlag(r.Memory), remedy)
 			}
 		}
 
@@ -120,22 +121,22 @@ func (q *query) refuseOverLimits() *job.Refusal {
 
 	if r := limits.Count(); r != nil && need > *r.GPUs {
 		if *r.GPUs == 0 {
-			return refuse(q.demandText(), r, "no GPU", "use --cpu to run without a GPU")
+			return refuse(q.demandText(), r, "no GPU", option.Expand("use {cpu} to run without a GPU"))
 		}
-		return refuse(q.demandText(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(*r.GPUs, "GPU"), *r.GPUs))
+		return refuse(q.demandText(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), option.Sprintf("ask for %s ({gpus=%d})", prose.CountNoun(*r.GPUs, "GPU"), *r.GPUs))
 	}
 
 	if r := limits.LeastMemory(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
-		flag := "--share"
+		flag := option.Expand("{share}")
 		if q.spec.Share <= 0 {
-			flag = "--mem"
+			flag = option.Expand("{mem}")
 		}
 		return refuse(q.demandText(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, formatSizeFlag(r.Memory)))
 	}
 
 	if r := q.in.Limits.ShortestTime(); r != nil && q.spec.Timeout > r.Time {
 		// Also inside of a lease: else its end would not be one.
-		return refuse(fmt.Sprintf("%s for %s", q.demandText(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
+		return refuse(fmt.Sprintf("%s for %s", q.demandText(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), option.Sprintf("ask for less time ({timeout=%s})", DurationText(r.Time)))
 	}
 
 	return nil
@@ -214,6 +215,6 @@ func (f *reachedLimit) waitRemedy() string {
 func (q *query) refuseFull(r *job.Refusal) {
 	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.demandText(), q.full), q.full.waitRemedy()
 	if left := *q.full.rule.GPUs - len(q.full.own); left > 0 && len(q.named) == 0 {
-		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", prose.CountNoun(left, "GPU"), left, r.Remedy)
+		r.Remedy = option.Sprintf("ask for %s ({gpus=%d}), or %s", prose.CountNoun(left, "GPU"), left, r.Remedy)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -126,9 +127,9 @@ func (q *query) shareModeObstacle(u *unit, ps []gpu.Process, b *ledger) *obstacl
 // fitShare decides whether the remaining memory suffices for the share.
 func (q *query) fitShare(u *unit, b *ledger, out *use) {
 	if b.vague {
-		out.busy = &obstacle{code: "memory", text: "how much of its memory is in use is unknown, so no share of it can be promised", remedy: "leave out --share for a whole GPU"}
+		out.busy = &obstacle{code: "memory", text: "how much of its memory is in use is unknown, so no share of it can be promised", remedy: option.Expand("leave out {share} for a whole GPU")}
 		if q.parentPool() != nil {
-			out.busy.remedy = fmt.Sprintf("end what else runs in lease %s, or leave out --share for all of it", q.parentPool().ID)
+			out.busy.remedy = option.Sprintf("end what else runs in lease %s, or leave out {share} for all of it", q.parentPool().ID)
 		}
 		return
 	}
@@ -143,7 +144,7 @@ func (q *query) fitShare(u *unit, b *ledger, out *use) {
 	out.ours = q.parentPool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isInOwnLease)
 	if b.own.known > q.promisedShare() {
 		out.busy = &obstacle{code: "memory", text: fmt.Sprintf("%s use %s already, more than a share of %s", q.processesText(b.own.ps), b.own.known, q.promisedShare()),
-			remedy: fmt.Sprintf("ask for a larger share (--share %s)", formatSizeFlagUp(b.own.known))}
+			remedy: option.Sprintf("ask for a larger share ({share=%s})", formatSizeFlagUp(b.own.known))}
 		return
 	}
 
@@ -170,7 +171,7 @@ func (q *query) shareRoomObstacle(u *unit, b *ledger) *obstacle {
 
 	o.remedy = q.freeingRemedy(b, q.promisedShare())
 	if left >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s), or %s", formatSizeFlag(left), o.remedy)
+		o.remedy = option.Sprintf("ask for a smaller share ({share=%s}), or %s", formatSizeFlag(left), o.remedy)
 	}
 
 	return o
@@ -236,7 +237,7 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	wait := fmt.Sprintf("wait until %s ends", prose.JoinWords(leases, "or"))
 	end := q.endRemedy(b.others.ps)
 	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !isEnding(p) }) {
-		end = untilFreedRemedy
+		end = untilFreedRemedy()
 	}
 
 	left := b.memoryLeft()

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -145,13 +146,13 @@ func (q *query) busyRemedy() string {
 	free := q.largestVendorCount(func(u *unit) bool { return isEligible(u) && q.isOfVendor(u) })
 	var options []string
 	if free > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(free, "GPU"), free))
+		options = append(options, option.Sprintf("ask for %s ({gpus=%d})", prose.CountNoun(free, "GPU"), free))
 	}
 
 	for _, u := range q.units {
 		if isEligible(u) && !q.isOfVendor(u) {
 			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", vendorName(u.dev.Vendor), vendorName(q.vendor))
-			u.reason.Remedy = fmt.Sprintf("name it (--device %s) if the program is made for %s", q.deviceNumber(u.dev), vendorName(u.dev.Vendor))
+			u.reason.Remedy = option.Sprintf("name it ({device=%s}) if the program is made for %s", q.deviceNumber(u.dev), vendorName(u.dev.Vendor))
 			options = append(options, u.reason.Remedy)
 		}
 	}
@@ -188,7 +189,7 @@ func (q *query) smallerShare() []string {
 		return nil
 	}
 
-	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))}
+	return []string{option.Sprintf("ask for a smaller share ({share=%s})", formatSizeFlag(most))}
 }
 
 // shareRemedies lists what must end on the busy devices to make room for a share.
@@ -229,13 +230,13 @@ func (q *query) offerShare() []string {
 		return nil
 	}
 
-	return []string{fmt.Sprintf("share one (--share %s)", formatSizeFlag(room))}
+	return []string{option.Sprintf("share one ({share=%s})", formatSizeFlag(room))}
 }
 
 // joinAlternatives joins alternatives. A refusal always says what to do.
 func joinAlternatives(options []string) string {
 	if len(options) == 0 {
-		return "look at gpuard status, or use --cpu to run without a GPU"
+		return option.Expand("look at {gpuard status}, or use {cpu} to run without a GPU")
 	}
 	return strings.Join(options, ", or ")
 }
@@ -257,7 +258,7 @@ func (q *query) remediesFor(v job.Verdict) []string {
 func (q *query) unhideRemedies() []string {
 	var out, masks []string
 	for _, u := range q.units {
-		if mask, past := strings.CutPrefix(u.reason.Remedy, lookPastRemedy); u.reason.Code == "hidden" && past {
+		if mask, past := strings.CutPrefix(u.reason.Remedy, lookPastRemedy()); u.reason.Code == "hidden" && past {
 			masks = append(masks, mask)
 		} else if u.reason.Code == "hidden" {
 			out = append(out, u.reason.Remedy)
@@ -265,7 +266,7 @@ func (q *query) unhideRemedies() []string {
 	}
 
 	if len(masks) > 0 {
-		out = append(out, lookPastRemedy+prose.JoinWords(uniqueStrings(masks), "and"))
+		out = append(out, lookPastRemedy()+prose.JoinWords(uniqueStrings(masks), "and"))
 	}
 
 	out = uniqueStrings(out)
@@ -274,7 +275,7 @@ func (q *query) unhideRemedies() []string {
 }
 
 // lookPastRemedy begins the remedy of a device that a mask hides.
-const lookPastRemedy = "add --any to look past "
+func lookPastRemedy() string { return option.Expand("add {any} to look past ") }
 
 func (q *query) neverSummary() string {
 	all := len(q.m.Devices)
@@ -335,12 +336,12 @@ func (q *query) forbiddingRules() string {
 
 func (q *query) neverRemedy() string {
 	if len(q.m.Devices) == 0 {
-		return "use --cpu to run without a GPU; gpuard status says what was looked for"
+		return option.Expand("use {cpu} to run without a GPU; {gpuard status} says what was looked for")
 	}
 
 	var options []string
 	if could := q.countPossible(); could > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(could, "GPU"), could))
+		options = append(options, option.Sprintf("ask for %s ({gpus=%d})", prose.CountNoun(could, "GPU"), could))
 	}
 
 	remedies := q.remediesFor(job.Never)

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -133,7 +134,7 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended && first.WaitsUntil(q.in.Now).IsZero() {
-		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
+		o.remedy = option.Sprintf("end lease %s ({gpuard release} %[1]s)", first.ID)
 		if kill := first.KillText(*q.m); kill != "" && !isOtherNamespace(first.Namespace, q.in.Namespace) {
 			o.remedy = fmt.Sprintf("end what is left of lease %s there (%s)", first.ID, kill)
 		}
@@ -144,7 +145,7 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 			o.remedy = fmt.Sprintf("ask %s to %s", orDefault(prose.Clean(first.User), "its owner"), o.remedy)
 		}
 	} else if first.Apart && first.UID == q.in.UID {
-		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)
+		o.remedy = option.Sprintf("give lease %s back ({gpuard release} %[1]s)", first.ID)
 	}
 
 	return o, holders
@@ -221,7 +222,7 @@ func (q *query) freeMemoryObstacle(u *unit) *obstacle {
 	case q.spec.Memory <= 0 || free != nil && *free >= q.spec.Memory:
 		return nil
 	case free == nil:
-		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
+		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: option.Expand("leave out {mem}")}
 	}
 
 	have, want := distinctSizes(*free, q.spec.Memory)
@@ -236,7 +237,7 @@ func (q *query) freeMemoryObstacle(u *unit) *obstacle {
 	}
 
 	if *free >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*free))
+		o.remedy = option.Sprintf("ask for less memory ({mem=%s})", formatSizeFlag(*free))
 	}
 
 	return o

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -35,7 +36,9 @@ func (q *query) processText(p gpu.Process) string {
 
 // untilFreedRemedy is the remedy where all processes in the way are ending. Mostly the driver frees their memory at
 // once; where it does not, as for a zombie, doctor says what holds it.
-const untilFreedRemedy = "try again in a moment (if nothing changes: gpuard doctor)"
+func untilFreedRemedy() string {
+	return option.Expand("try again in a moment (if nothing changes: {gpuard doctor})")
+}
 
 // isEnding reports zombies and processes that /proc no longer has: the driver will free their memory without help.
 func isEnding(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }

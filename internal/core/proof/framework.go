@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -259,7 +260,7 @@ func (w *Framework) inabilityRemedy() string {
 	if w.Hides != "" {
 		return leaveVariableRemedy
 	}
-	return "gpuard explain --probe shows what the driver answers; the framework may need a newer driver"
+	return option.Expand("{gpuard explain} {probe} shows what the driver answers; the framework may need a newer driver")
 }
 
 // Sentence is the framework's report in words.

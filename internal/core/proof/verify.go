@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // Verdict is the result in one word. The words are part of the JSON output: add, never rename.
@@ -176,7 +177,7 @@ func Judge(f Facts) Finding {
 		out.Verdict, out.Text = NotMeasurable, f.jobText()+" cannot be looked for on the GPUs: "+f.Unlisted
 		out.Remedy = f.Mend
 		if out.Remedy == "" {
-			out.Remedy = "gpuard status shows what the driver answers"
+			out.Remedy = option.Expand("{gpuard status} shows what the driver answers")
 		}
 	default:
 		out.Verdict, out.Text, out.Remedy = f.judgeUnseen()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -173,7 +174,7 @@ func (f *Facts) unreadRemedy() string {
 	if f.Reading != "" {
 		return f.Reading
 	}
-	return fmt.Sprintf("ask as its owner or as root: sudo gpuard verify %d", f.PID)
+	return option.Sprintf("ask as its owner or as root: sudo {gpuard verify} %d", f.PID)
 }
 
 // doubtText does not repeat f.Doubt, which is in the notes.
@@ -192,7 +193,7 @@ func (f *Facts) doubtText(list []Sighting) string {
 }
 
 func (f *Facts) doubtRemedy() string {
-	return "name GPUs by identifier, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; gpuard run does, and its lease is certain"
+	return option.Expand("name GPUs by identifier, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; {gpuard run} does, and its lease is certain")
 }
 
 // unusedNotes lists promised or leased devices that no process of the job is on.
@@ -234,7 +235,7 @@ func (f *Facts) cutRemedy() string {
 	if f.Signal != "" {
 		return "let it run until it computes, and verify it then"
 	}
-	return "gpuard verify -- COMMAND starts it itself, and knows how it ended"
+	return option.Expand("{gpuard verify} -- COMMAND starts it itself, and knows how it ended")
 }
 
 func (f *Facts) blindText() string {
@@ -246,12 +247,12 @@ func (f *Facts) blindText() string {
 
 func (f *Facts) blindRemedy() string {
 	if f.Mask == "" {
-		return "gpuard explain says why"
+		return option.Expand("{gpuard explain} says why")
 	}
 	if f.Lease != "" {
 		return leaveVariableRemedy
 	}
-	return fmt.Sprintf("gpuard explain '%s' says why; gpuard run sets it for a GPU that is free", f.Mask)
+	return option.Sprintf("{gpuard explain} '%s' says why; {gpuard run} sets it for a GPU that is free", f.Mask)
 }
 
 func (f *Facts) neverText() string {
@@ -268,7 +269,7 @@ func (f *Facts) tooEarlyText() string {
 
 func (f *Facts) tooEarlyRemedy() string {
 	longer := max(4*f.Patience, 10*time.Second).Round(time.Second)
-	return fmt.Sprintf("ask again when it computes, or wait longer: gpuard verify --for %s %d", shortDuration(longer), f.PID)
+	return option.Sprintf("ask again when it computes, or wait longer: {gpuard verify} {for=%s} %d", shortDuration(longer), f.PID)
 }
 
 // shortDuration writes 2m0s as 2m and 1h0m0s as 1h.
@@ -322,7 +323,7 @@ func (f *Facts) disagreementNote(w *Framework) string {
 	}
 	for _, d := range w.Devices {
 		if _, _, known := f.Machine.FindDevice(d.UUID); known && !f.isAmong(f.Promised, d.UUID) {
-			return fmt.Sprintf("%s sees %s, which its environment does not show by gpuard's reading: gpuard explain --probe", w.Name, f.Device(d.UUID))
+			return option.Sprintf("%s sees %s, which its environment does not show by gpuard's reading: {gpuard explain} {probe}", w.Name, f.Device(d.UUID))
 		}
 	}
 	return ""

@@ -8,10 +8,9 @@
 package quota
 
 import (
-	"fmt"
-
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 )
 
 // Means says for each level why it is not available; "" where it is.
@@ -40,16 +39,16 @@ func DecideLevel(asked, required job.Quota, can Means) (level job.Quota, note st
 	}
 
 	return level, "", &job.Refusal{
-		Summary: fmt.Sprintf("cannot keep the share as hard as --require-quota %s asks: %s", required, why),
+		Summary: option.Sprintf("cannot keep the share as hard as {require-quota=%s} asks: %s", required, why),
 		Never:   true, Reasons: []job.Reason{}, Remedy: levelRemedy(level),
 	}
 }
 
 func levelRemedy(level job.Quota) string {
 	if level == job.NoQuota {
-		return "leave --require-quota out to rely on the job alone, or --share to get a GPU of its own"
+		return option.Expand("leave {require-quota} out to rely on the job alone, or {share} to get a GPU of its own")
 	}
-	return fmt.Sprintf("ask for --require-quota %s, or leave it out", level)
+	return option.Sprintf("ask for {require-quota=%s}, or leave it out", level)
 }
 
 func harderLevel(a, b job.Quota) job.Quota {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // Names are the lease and the device in the sentences.
@@ -16,7 +17,7 @@ type Names struct {
 
 // WarningText says how much is used, what the share is, what will happen, and what to ask for next time.
 func (o Order) WarningText(n Names, l Limits, uses []Use) string {
-	return fmt.Sprintf("%s on %s, and the share of lease %s is %s; give memory back, or it is ended in %s. Next time ask for --share %s",
+	return option.Sprintf("%s on %s, and the share of lease %s is %s; give memory back, or it is ended in %s. Next time ask for {share=%s}",
 		useText(uses, o.Sum), n.Device, n.Lease, l.Share, secondsText(l.Grace), SizeToAskFor(o.Sum))
 }
 
@@ -26,7 +27,7 @@ func (o Order) EndingText(n Names, l Limits, uses, who []Use, force bool) string
 	if force {
 		how = "ending " + processesText(who) + " (SIGKILL)"
 	}
-	return fmt.Sprintf("%s: %s on %s, and the share of lease %s is %s. Next time ask for --share %s",
+	return option.Sprintf("%s: %s on %s, and the share of lease %s is %s. Next time ask for {share=%s}",
 		how, useText(uses, o.Sum), n.Device, n.Lease, l.Share, SizeToAskFor(o.Sum))
 }
 

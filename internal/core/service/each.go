@@ -112,7 +112,7 @@ func (s *Service) gpuLimits(defaults []policy.Default) (spec job.Spec, wrong *di
 	spec.GPUs = 1
 	flags := slices.Clone(s.Flags)
 	for _, d := range defaults {
-		if choosesGPU("--"+d.Flag) && !s.isPinned() && !slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == d.Flag }) {
+		if choosesGPU(d.Flag) && !s.isPinned() && !slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == d.Flag }) {
 			flags = append(flags, Flag{d.Flag, d.Value, d.At.Line, d.At.Column})
 		}
 	}

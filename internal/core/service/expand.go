@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
 )
@@ -188,7 +189,7 @@ func (s *Service) runFlags(device gpu.UUID, f *filler) []string {
 	for _, flag := range s.Flags {
 		switch {
 		case flag.Name == "device" && device != "":
-			out = append(out, "--device="+string(device))
+			out = append(out, option.Expand("{device}=")+string(device))
 		case flag.Value == "":
 			out = append(out, "--"+flag.Name)
 		default:
@@ -196,7 +197,7 @@ func (s *Service) runFlags(device gpu.UUID, f *filler) []string {
 		}
 	}
 	if device != "" && !s.isPinned() {
-		out = append(out, "--device="+string(device))
+		out = append(out, option.Expand("{device}=")+string(device))
 	}
 
 	return out
@@ -257,8 +258,8 @@ func (i Instance) WithRound(n int) Instance {
 }
 
 func choosesGPU(flag string) bool {
-	name, _, _ := strings.Cut(flag, "=")
-	return name == "--exclude" || name == "--model" || name == "--min-compute"
+	name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+	return name == "exclude" || name == "model" || name == "min-compute"
 }
 
 // TryTemplate reports why Expand could not fill in a text or, with split, not split it into words.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // Do is an action on an instance.
@@ -152,8 +154,9 @@ func (l *view) nextStart() string {
 
 // claimOrder is the order of claims.
 func (l *view) claimOrder() []Instance {
+	device := option.Expand("{device}=")
 	rank := func(i Instance) int {
-		pinned := slices.ContainsFunc(i.Flags, func(f string) bool { return strings.HasPrefix(f, "--device=") })
+		pinned := slices.ContainsFunc(i.Flags, func(f string) bool { return strings.HasPrefix(f, device) })
 		switch {
 		case pinned:
 			return 0

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/pick"
 )
 
@@ -81,7 +82,7 @@ func addLeaseRemedies(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint
 			continue
 		}
 
-		do := "end it: gpuard release " + l.ID
+		do := option.Sprintf("end it: {gpuard release} %s", l.ID)
 		if kill := leases[j].KillText(m); kill != "" {
 			do = "end what is left of it: " + kill
 		}

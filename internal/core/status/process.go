@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 )
 
 // Process is one process on a device.
@@ -50,7 +51,7 @@ func (p Process) Nameless() string {
 	case p.Command != "":
 		return ""
 	case p.Ended:
-		return "(it has ended; if its memory stays: gpuard doctor)"
+		return option.Expand("(it has ended; if its memory stays: {gpuard doctor})")
 	}
 	return "(unknown command)"
 }

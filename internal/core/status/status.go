@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/prose"
 )
@@ -355,7 +356,7 @@ func (s *Report) NoteUnreadDevices(others []gpu.Device) {
 			}
 		}
 		if len(places) > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s %s: gpuard does not read these; it knows their variables only (gpuard explain --runtime %s)",
+			s.Notes = append(s.Notes, option.Sprintf("%s %s: gpuard does not read these; it knows their variables only ({gpuard explain} {runtime=%s})",
 				v.name, strings.Join(places, ", "), v.runtime))
 		}
 	}

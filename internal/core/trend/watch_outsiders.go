@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/status"
 )
@@ -100,7 +101,7 @@ func (w *Watch) intruderTrouble(one status.Process, p deviceOrSlice) Trouble {
 	case level.AtLeast(policy.Warn):
 		level = policy.Warn
 		t.Outsider.UID = *one.UID
-		t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please end it, and start it with: gpuard run", one.PID, name, p.name, owner)
+		t.Outsider.Warning = option.Sprintf("your process %d (%s) uses %s, which %s has leased. Please end it, and start it with: {gpuard run}", one.PID, name, p.name, owner)
 		if one.Spared {
 			t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please let it draw on another GPU", one.PID, name, p.name, owner)
 		}

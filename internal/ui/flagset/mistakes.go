@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
@@ -276,7 +277,7 @@ func RefuseTogether(cmd *cobra.Command, conflicts []Conflict) error {
 
 	c := conflicts[i]
 
-	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.One, c.Other, nameFlags(c.Why))
+	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.One, c.Other, option.Expand(c.Why))
 }
 
 // RefuseEmpty returns an error if a flag was given an empty value: an empty shell variable must not silently ask for

@@ -78,7 +78,7 @@ const ValueName = "value"
 // pflag.Value.
 func AddOption(cmd *cobra.Command, name string, value any) {
 	o, _ := option.FindOption(name)
-	f, usage := cmd.Flags(), nameFlags(o.Text)
+	f, usage := cmd.Flags(), option.Expand(o.Text)
 	if slices.ContainsFunc(o.Words, func(word string) bool { return !strings.Contains(o.Text, word) }) {
 		usage += ": " + joinWithOr(o.Words)
 	}
@@ -112,16 +112,6 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 	if offers := append(slices.Clone(o.Words), o.Offers...); len(offers) > 0 || o.Offers != nil {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(offers, NoFiles))
 	}
-}
-
-// nameFlags writes the options that a text names as flags.
-func nameFlags(text string) string {
-	return option.ReplaceNames(text, func(name, value string) string {
-		if value != "" {
-			name += " " + value
-		}
-		return "--" + name
-	})
 }
 
 // joinWithOr is "a, b or c".
