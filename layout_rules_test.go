@@ -265,7 +265,7 @@ func neverBuilt(s *source) bool { return strings.HasPrefix(string(s.text), "//go
 func corePackages() []string {
 	return []string{
 		"bufio", "bytes", "cmp", "container/*", "crypto/sha256", "embed", "encoding/*", "errors", "fmt", "hash/*", "html",
-		"io", "iter", "maps", "math", "math/big", "math/bits", "path", "regexp", "slices", "sort", "strconv", "strings", "sync", "text/*", "time",
+		"io", "iter", "maps", "math", "math/big", "math/bits", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "sync", "text/*", "time",
 		"unicode", "unicode/*",
 	}
 }

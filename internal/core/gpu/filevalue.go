@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,146 +16,153 @@ import (
 	"gpuard/internal/core/suggest"
 )
 
-// value is one position in a machine file, bound to the variable that it sets.
-type value interface {
-	readNode(d *document, n *node, path string) error
-	// nil when absent.
-	jsonValue() any
+// fileKey is what the tags of a field say of its key in a machine file:
+//
+//	file  the key, and "required" where it must be there. A required reading may be null, a required list must not.
+//	min   the lowest number, 0 where nothing is written
+//	max   the highest number
+//	form  what a text must be: see formOf
+//
+// A number or a text that is no pointer and not required is left out when it is zero, which means unknown.
+type fileKey struct {
+	name      string
+	required  bool
+	field     int // its position in the struct
+	low, high float64
+	form      string
 }
 
-// key is one key of an object. A required key must be present; its value decides whether it may be null.
-type key struct {
-	name     string
-	required bool
-	value    value
+// fileKeys are the keys of an object, in the order in which they are written.
+func fileKeys(object reflect.Type) (keys []fileKey) {
+	for i := range object.NumField() {
+		field := object.Field(i)
+		name, option, _ := strings.Cut(field.Tag.Get("file"), ",")
+		if name == "" {
+			continue
+		}
+
+		k := fileKey{name: name, required: option == "required", field: i, high: 1 << 62, form: field.Tag.Get("form")}
+		if field.Type == reflect.TypeFor[*Bytes]() {
+			k.high = float64(memoryLimit)
+		}
+		if low, err := strconv.ParseFloat(field.Tag.Get("min"), 64); err == nil {
+			k.low = low
+		}
+		if high, err := strconv.ParseFloat(field.Tag.Get("max"), 64); err == nil {
+			k.high = high
+		}
+
+		keys = append(keys, k)
+	}
+	return keys
 }
 
-// record is an object. Unknown keys are kept in extra, unless that is nil.
-type record struct {
-	keys  []key
-	extra *extraKeys
-}
-
-func (o record) readNode(d *document, n *node, path string) error {
-	if n.kind != '{' {
+// readObject sets the fields of a struct. Keys that it does not know are kept in its field Extra, if it has one.
+func (d *document) readObject(n *node, path string, into reflect.Value) error {
+	if n.token != json.Delim('{') {
 		return d.errorAt(n.begin, "%s must be an object", pathOrFile(path))
 	}
 
-	known := map[string]bool{}
-	for _, k := range o.keys {
-		known[k.name] = true
+	keys := fileKeys(into.Type())
+	isKnown := func(name string) bool {
+		return slices.ContainsFunc(keys, func(k fileKey) bool { return k.name == name })
+	}
+	unknown := slices.DeleteFunc(slices.Clone(n.items), func(item node) bool { return isKnown(item.key) })
+
+	for _, k := range keys {
 		v := n.findKey(k.name)
 		if v == nil && !k.required {
 			continue
 		}
 		if v == nil {
-			return o.missingKeyError(d, n, path, k.name)
+			return d.missingKeyError(n, unknown, path, k.name)
 		}
-		if err := k.value.readNode(d, v, joinPath(path, k.name)); err != nil {
+		if err := d.readValue(v, joinPath(path, k.name), into.Field(k.field), k); err != nil {
 			return err
 		}
 	}
 
-	if o.extra == nil {
+	extra := into.FieldByName("Extra")
+	if !extra.IsValid() || len(unknown) == 0 {
 		return nil
 	}
 
-	for _, m := range n.members {
-		if known[m.key] {
-			continue
-		}
-
-		if *o.extra == nil {
-			*o.extra = extraKeys{}
-		}
-
+	kept := extraKeys{}
+	for _, item := range unknown {
 		var raw bytes.Buffer
-		if err := json.Compact(&raw, d.data[m.value.begin:m.value.end]); err != nil {
-			return d.errorAt(m.value.begin, "%s: %v", joinPath(path, m.key), err)
+		if err := json.Compact(&raw, d.data[item.begin:item.end]); err != nil {
+			return d.errorAt(item.begin, "%s: %v", joinPath(path, item.key), err)
 		}
-
-		(*o.extra)[m.key] = raw.Bytes()
+		kept[item.key] = raw.Bytes()
 	}
+	extra.Set(reflect.ValueOf(kept))
 
 	return nil
 }
 
 // missingKeyError reports the unknown key most similar to the missing one, else the object.
-func (o record) missingKeyError(d *document, n *node, path, name string) error {
+func (d *document) missingKeyError(n *node, unknown []node, path, name string) error {
 	best, far := -1, 1+len(name)/3
-	for i, m := range n.members {
-		if slices.ContainsFunc(o.keys, func(k key) bool { return k.name == m.key }) {
-			continue
-		}
-		if dist := suggest.Distance(m.key, name); dist <= far && (best < 0 || dist < far) {
+	for i, item := range unknown {
+		if dist := suggest.Distance(item.key, name); dist <= far && (best < 0 || dist < far) {
 			best, far = i, dist
 		}
 	}
 	if best >= 0 {
-		m := n.members[best]
-		return d.errorAt(m.at, "%s is not a key; the nearest valid key is %q: rename it", joinPath(path, m.key), name)
+		return d.errorAt(unknown[best].keyAt, "%s is not a key; the nearest valid key is %q: rename it", joinPath(path, unknown[best].key), name)
 	}
 
 	return d.errorAt(n.begin, "%s is missing: add it (a reading that is not known is null)", joinPath(path, name))
 }
 
-func (o record) jsonValue() any {
-	out := orderedObject{}
-	known := map[string]bool{}
-	for _, k := range o.keys {
-		known[k.name] = true
-		if v := k.value.jsonValue(); v != nil || k.required {
-			out = append(out, struct {
-				key   string
-				value any
-			}{k.name, v})
+// readValue sets one variable by its type.
+func (d *document) readValue(n *node, path string, into reflect.Value, k fileKey) error {
+	if into.Kind() == reflect.Pointer {
+		if n.token == nil {
+			return nil
 		}
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
 	}
 
-	if o.extra == nil {
-		return out
+	switch into.Interface().(type) {
+	case time.Time:
+		return d.readTime(n, path, into)
+	case Capability:
+		return d.readCapability(n, path, into)
 	}
 
-	var rest []string
-	for name := range *o.extra {
-		if !known[name] {
-			rest = append(rest, name)
+	switch into.Kind() {
+	case reflect.Struct:
+		return d.readObject(n, path, into)
+	case reflect.Slice:
+		return d.readList(n, path, into, k)
+	case reflect.String:
+		return d.readText(n, path, into, k)
+	case reflect.Bool:
+		value, isBool := n.token.(bool)
+		if !isBool {
+			return d.errorAt(n.begin, "%s must be true or false", path)
 		}
-	}
-
-	slices.Sort(rest)
-
-	for _, name := range rest {
-		out = append(out, struct {
-			key   string
-			value any
-		}{name, (*o.extra)[name]})
-	}
-
-	return out
-}
-
-// list is an array; null leaves it nil, which is absent and differs from empty.
-type list[T any] struct {
-	into     *[]T
-	item     func(*T) value
-	nullable bool
-}
-
-func (l list[T]) readNode(d *document, n *node, path string) error {
-	if n.kind == 'n' && l.nullable {
-		*l.into = nil
+		into.SetBool(value)
 		return nil
 	}
 
-	if n.kind != '[' {
+	return d.readNumber(n, path, into, k)
+}
+
+// readList sets a slice; null leaves it nil, which is absent and differs from empty.
+func (d *document) readList(n *node, path string, into reflect.Value, k fileKey) error {
+	if n.token == nil && !k.required {
+		return nil
+	}
+	if n.token != json.Delim('[') {
 		return d.errorAt(n.begin, "%s must be a list", path)
 	}
 
-	*l.into = make([]T, len(n.items))
-
+	into.Set(reflect.MakeSlice(into.Type(), len(n.items), len(n.items)))
 	for i := range n.items {
-		if err := l.item(&(*l.into)[i]).readNode(d, &n.items[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		if err := d.readValue(&n.items[i], fmt.Sprintf("%s[%d]", path, i), into.Index(i), k); err != nil {
 			return err
 		}
 	}
@@ -161,193 +170,153 @@ func (l list[T]) readNode(d *document, n *node, path string) error {
 	return nil
 }
 
-func (l list[T]) jsonValue() any {
-	if *l.into == nil && l.nullable {
-		return nil
-	}
-	out := make([]any, len(*l.into))
-	for i := range *l.into {
-		out[i] = l.item(&(*l.into)[i]).jsonValue()
-	}
-
-	return out
-}
-
-// optional is a reading that may be absent: null, or no key at all.
-type optional[T any] struct {
-	into **T
-	item func(*T) value
-}
-
-func (o optional[T]) readNode(d *document, n *node, path string) error {
-	if n.kind == 'n' {
-		*o.into = nil
-		return nil
-	}
-	*o.into = new(T)
-	return o.item(*o.into).readNode(d, n, path)
-}
-
-func (o optional[T]) jsonValue() any {
-	if *o.into == nil {
-		return nil
-	}
-	return o.item(*o.into).jsonValue()
-}
-
-// number is a bounded number. With hideZero, zero means unknown and is written as absent.
-type number[N ~int | ~int64 | ~uint32 | ~uint64 | ~float64] struct {
-	into     *N
-	low      N
-	high     N
-	hideZero bool
-}
-
-func (v number[N]) readNode(d *document, n *node, path string) error {
-	if n.kind != '0' {
+func (d *document) readNumber(n *node, path string, into reflect.Value, k fileKey) error {
+	text, isNumber := n.token.(json.Number)
+	if !isNumber {
 		return d.errorAt(n.begin, "%s must be a number", path)
 	}
 
-	// true for every integer type.
-	whole := N(1)/2 == 0
-	var got N
-	if i, err := strconv.ParseInt(n.text, 10, 64); err == nil && whole && float64(i) <= float64(v.high) {
-		got = N(i)
-		if i < 0 && got > 0 {
-			return d.errorAt(n.begin, "%s is %s, which must not be negative", path, n.text)
-		}
-	} else {
-		f, err := strconv.ParseFloat(n.text, 64)
-		if err != nil || f < float64(v.low) || f > float64(v.high) {
-			return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
-		}
-		if whole && (f != math.Trunc(f) || math.Abs(f) > 1<<53) {
-			return d.errorAt(n.begin, "%s is %s, which must be a whole number", path, n.text)
-		}
-		got = N(f)
-	}
+	// Of the variable's type, so that sizes are written with their unit.
+	limit := func(f float64) any { return reflect.ValueOf(f).Convert(into.Type()).Interface() }
+	integer, notInteger := strconv.ParseInt(text.String(), 10, 64)
+	f, err := strconv.ParseFloat(text.String(), 64)
 
-	if got < v.low || got > v.high {
-		return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
+	switch isWhole := into.Kind() != reflect.Float64; {
+	case into.CanUint() && notInteger == nil && integer < 0:
+		return d.errorAt(n.begin, "%s is %s, which must not be negative", path, text)
+	case err != nil || f < k.low || f > k.high:
+		return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, text, limit(k.low), limit(k.high))
+	case isWhole && notInteger != nil && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
+		return d.errorAt(n.begin, "%s is %s, which must be a whole number", path, text)
+	case isWhole && notInteger == nil:
+		into.Set(reflect.ValueOf(integer).Convert(into.Type()))
+	default:
+		into.Set(reflect.ValueOf(f).Convert(into.Type()))
 	}
-
-	*v.into = got
 
 	return nil
 }
 
-func (v number[N]) jsonValue() any {
-	if v.hideZero && *v.into == 0 {
-		return nil
-	}
-	return *v.into
-}
-
-type truth struct{ into *bool }
-
-func (v truth) readNode(d *document, n *node, path string) error {
-	if n.kind != 't' {
-		return d.errorAt(n.begin, "%s must be true or false", path)
-	}
-	*v.into = n.text == "true"
-	return nil
-}
-
-func (v truth) jsonValue() any { return *v.into }
-
-// text is a string, cleaned because it is printed on terminals.
-type text[S ~string] struct {
-	into *S
-	// "" and null are errors.
-	filled bool
-	// Converts the string to its normal form; false when it has none.
-	tidy func(S) (S, bool)
-	// What tidy accepts, in words.
-	want string
-}
-
-func (v text[S]) readNode(d *document, n *node, path string) error {
-	if n.kind != '"' && n.kind != 'n' {
+// readText sets a string, cleaned because it is printed on terminals.
+func (d *document) readText(n *node, path string, into reflect.Value, k fileKey) error {
+	text, isText := n.token.(string)
+	if !isText && n.token != nil {
 		return d.errorAt(n.begin, "%s must be a string", path)
 	}
 
-	s := S(prose.Clean(n.text))
-	if s == "" {
-		if v.filled {
-			return d.errorAt(n.begin, "%s must not be empty: write %s", path, v.want)
-		}
-		*v.into = ""
-		return nil
+	text = prose.Clean(text)
+	form := formOf(k.form)
+	tidied := text
+	if form.tidy != nil && text != "" {
+		tidied = form.tidy(text)
 	}
 
-	if v.tidy != nil {
-		tidied, ok := v.tidy(s)
-		if !ok {
-			return d.errorAt(n.begin, "%s is %q: write %s", path, string(s), v.want)
-		}
-		s = tidied
+	switch {
+	case text == "" && form.filled:
+		return d.errorAt(n.begin, "%s must not be empty: write %s", path, form.want)
+	case text != "" && tidied == "":
+		return d.errorAt(n.begin, "%s is %q: write %s", path, text, form.want)
 	}
 
-	*v.into = s
+	into.SetString(tidied)
 
 	return nil
 }
 
-func (v text[S]) jsonValue() any {
-	if *v.into == "" && !v.filled {
-		return nil
-	}
-	return string(*v.into)
+// textForm is what a text must be.
+type textForm struct {
+	// "" and null are errors.
+	filled bool
+	// In words.
+	want string
+	// Converts the text to its normal form; "" when it has none.
+	tidy func(string) string
 }
 
-// textOneOf is a text that accepts only the given words.
-func textOneOf[S ~string](into *S, filled bool, words ...S) text[S] {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = string(w)
+func formOf(name string) textForm {
+	switch name {
+	case "uuid":
+		return textForm{true, "a device's UUID such as GPU-8932f937-…", tidyUUID}
+	case "name":
+		return textForm{true, "the model's name", nil}
+	case "vendor":
+		return oneOf(true, Vendors()...)
+	case "pci":
+		return textForm{false, "a PCI address such as 0000:17:00.0", tidyPCI}
+	case "profile":
+		return textForm{true, "a profile such as 1g.10gb", nil}
+	case "kind":
+		return oneOf(false, ComputeProcess, GraphicsProcess, BothKinds)
+	case "link":
+		return oneOf(false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)
 	}
-	return text[S]{into, filled, func(s S) (S, bool) { return s, slices.Contains(words, s) }, "one of " + strings.Join(quoted, ", ")}
+	return textForm{}
 }
 
-// instant is a time in RFC 3339; null is the zero time, which means unknown.
-type instant struct{ into *time.Time }
+// oneOf accepts only the given words.
+func oneOf[S ~string](filled bool, words ...S) textForm {
+	var accepted []string
+	for _, w := range words {
+		accepted = append(accepted, string(w))
+	}
 
-func (v instant) readNode(d *document, n *node, path string) error {
-	*v.into = time.Time{}
-	if n.kind == 'n' {
+	return textForm{filled, "one of " + strings.Join(accepted, ", "), func(text string) string {
+		if !slices.Contains(accepted, text) {
+			return ""
+		}
+		return text
+	}}
+}
+
+// tidyUUID refuses commas and spaces, because a UUID is written to comma-separated variables and to terminals.
+func tidyUUID(text string) string {
+	if len(text) > 128 || strings.ContainsAny(text, ", ;=\u00a0\t") {
+		return ""
+	}
+	return text
+}
+
+// tidyPCI converts a PCI address to the kernel's form: NVML writes eight digits of domain in upper case.
+func tidyPCI(text string) string {
+	parts := regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`).FindStringSubmatch(strings.ToLower(text))
+	if parts == nil {
+		return ""
+	}
+
+	domain, err := strconv.ParseUint("0"+parts[1], 16, 33)
+	if err != nil {
+		return ""
+	}
+
+	return fmt.Sprintf("%04x:%s", domain, parts[2])
+}
+
+// readTime sets a time in RFC 3339; null is the zero time, which means unknown.
+func (d *document) readTime(n *node, path string, into reflect.Value) error {
+	if n.token == nil {
 		return nil
 	}
 
-	t, err := time.Parse(time.RFC3339Nano, n.text)
-	if n.kind != '"' || err != nil {
+	text, _ := n.token.(string)
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
 		return d.errorAt(n.begin, "%s must be a time such as \"2026-01-31T14:05:00Z\"", path)
 	}
-
-	*v.into = t.UTC()
+	into.Set(reflect.ValueOf(t.UTC()))
 
 	return nil
 }
 
-func (v instant) jsonValue() any {
-	if v.into.IsZero() {
-		return nil
-	}
-	return v.into.UTC().Format(time.RFC3339Nano)
-}
-
-type capability struct{ into *Capability }
-
-func (v capability) readNode(d *document, n *node, path string) error {
-	c, err := ParseCapability(n.text)
-	if n.kind != '"' || err != nil {
+func (d *document) readCapability(n *node, path string, into reflect.Value) error {
+	text, _ := n.token.(string)
+	c, err := ParseCapability(text)
+	if err != nil {
 		return d.errorAt(n.begin, "%s must be a compute capability such as \"8.0\"", path)
 	}
-	*v.into = c
+	into.Set(reflect.ValueOf(c))
 
 	return nil
 }
-
-func (v capability) jsonValue() any { return v.into.String() }
 
 func joinPath(path, name string) string {
 	if path == "" {

@@ -31,22 +31,23 @@ const (
 // Vendors are all of them, in the order in which devices are listed.
 func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
 
-// Machine is all devices, their processes and readings at one moment. It is a plain value.
+// Machine is all devices, their processes and readings at one moment. It is a plain value. The tags are for machine
+// files, whose keys are in the order of the fields: see fileKey.
 type Machine struct {
 	// When the readings were made.
-	Taken time.Time
+	Taken time.Time `file:"taken,required"`
 	// Driver version, "" when unknown.
-	Driver string
+	Driver string `file:"driver,required"`
 	// Highest CUDA version the driver supports, "" when unknown.
-	CUDA string
+	CUDA string `file:"cuda,required"`
 	// What was read: "nvml", "nvidia-smi", "amdgpu", two of them joined by +; "file", "invented".
-	Source string
-	// In index order per vendor.
-	Devices []Device
-	// On any device, in any order.
-	Processes []Process
+	Source string `file:"source"`
 	// What could not be read, in plain words; the other devices are still listed.
-	Problems []string
+	Problems []string `file:"problems"`
+	// In index order per vendor.
+	Devices []Device `file:"gpus,required"`
+	// On any device, in any order.
+	Processes []Process `file:"processes,required"`
 	// A driver call of this reading still blocks a thread of this process; not recorded.
 	Stuck bool
 	// Unknown keys of a machine file, kept for Encode.
@@ -59,94 +60,100 @@ type extraKeys = map[string]json.RawMessage
 // Device is one whole GPU. Every pointer is an optional reading: nil means absent, which is not zero.
 type Device struct {
 	// Order within the vendor (NVML's PCI order).
-	Index int
-	UUID  UUID // identity
+	Index int `file:"index,required" max:"4095"`
+	// Its identity.
+	UUID UUID `file:"uuid,required" form:"uuid"`
 	// "NVIDIA A100-SXM4-80GB".
-	Name   string
-	Vendor Vendor
+	Name   string `file:"name,required" form:"name"`
+	Vendor Vendor `file:"vendor,required" form:"vendor"`
 	// "0000:17:00.0", lower case, four digits of domain.
-	PCI string
+	PCI string `file:"pci,required" form:"pci"`
 	// N of /dev/nvidiaN; of /dev/dri/renderDN for AMD.
-	Minor *int
+	Minor *int `file:"minor,required" max:"1048576"`
 
-	// It is part of a processor and works in the main memory; nil unknown.
-	Integrated *bool
-
-	MemoryTotal *Bytes
+	MemoryTotal *Bytes `file:"memory_total,required"`
 	// By processes; without the driver's own reserve where Reserved is known.
-	MemoryUsed *Bytes
+	MemoryUsed *Bytes `file:"memory_used,required"`
 	// By the driver and firmware.
-	MemoryReserved *Bytes
-	// The machine's memory, of a device that has none of its own: the three above are nil then.
-	MainMemory *Bytes
-	// The part of MainMemory that a program can have now without swapping (proc_meminfo(5)).
-	MainAvailable *Bytes
-	Utilization   *float64 // 0..1
+	MemoryReserved *Bytes `file:"memory_reserved"`
+	// 0..1.
+	Utilization *float64 `file:"utilization,required" max:"1"`
+	// Celsius.
+	Temperature *int `file:"temperature,required" min:"-100" max:"300"`
 	// Part of the time in which its memory was read or written, 0..1.
-	MemoryLoad  *float64
-	Temperature *int // Celsius
+	MemoryLoad *float64 `file:"memory_utilization" max:"1"`
 	// Celsius at which the driver starts to slow the device down.
-	TempSlowdown *int
+	TempSlowdown *int `file:"temp_slowdown" min:"-100" max:"300"`
 	// Celsius left before slowdown, where the driver reports a margin instead.
-	TempMargin *int
-	Power      *float64 // watts
-	PowerLimit *float64 // watts, enforced
+	TempMargin *int `file:"temp_margin" min:"-300" max:"300"`
+	// Watts; the limit is the enforced one.
+	Power      *float64 `file:"power" max:"1e5"`
+	PowerLimit *float64 `file:"power_limit" max:"1e5"`
 	// Joules since the driver was loaded.
-	Energy      *float64
-	ClockSM     *int // MHz
-	ClockSMMax  *int // MHz
-	ClockMemory *int // MHz
+	Energy *float64 `file:"energy" max:"1e13"`
+	// MHz.
+	ClockSM     *int `file:"clock_sm" max:"1e5"`
+	ClockSMMax  *int `file:"clock_sm_max" max:"1e5"`
+	ClockMemory *int `file:"clock_memory" max:"1e5"`
 	// Why clocks are lowered (ClockEvent names); nil absent, empty none.
-	ClockEvents []string
+	ClockEvents []string `file:"clock_events"`
 
-	ECC            *bool  // current mode
-	ECCCorrected   *int64 // since driver load
-	ECCUncorrected *int64 // since driver load
-	RemappedRows   *RemappedRows
-	RetiredPages   *RetiredPages
+	// Current mode.
+	ECC *bool `file:"ecc"`
+	// Since the driver was loaded.
+	ECCCorrected   *int64        `file:"ecc_corrected"`
+	ECCUncorrected *int64        `file:"ecc_uncorrected"`
+	RemappedRows   *RemappedRows `file:"remapped_rows"`
+	RetiredPages   *RetiredPages `file:"retired_pages"`
 	// Driver errors of this boot that are not settled, oldest first; nil: none is known.
-	XIDs []XID
+	XIDs []XID `file:"xids"`
 	// Who takes it out of use, since when and why, in words; "" when it is not drained.
-	Drained string
+	Drained string `file:"drained"`
 	// What the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent.
-	RecoveryAction string
+	RecoveryAction string `file:"recovery_action"`
 	// What the driver says is wrong with its NVLink fabric, as "degraded_bandwidth"; nil absent, empty nothing.
-	Fabric      []string
-	Persistence *bool
+	Fabric      []string `file:"fabric"`
+	Persistence *bool    `file:"persistence"`
 	// "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent.
-	ComputeMode string
-	Compute     *Capability
-	NUMA        *int
-	MIGMode     *bool
-	MIG         []MIGDevice
+	ComputeMode string `file:"compute_mode"`
+	// It is part of a processor and works in the main memory; nil unknown.
+	Integrated *bool `file:"integrated"`
+	// The machine's memory, of a device that has none of its own: MemoryTotal, Used and Reserved are nil then.
+	MainMemory *Bytes `file:"main_memory"`
+	// The part of MainMemory that a program can have now without swapping (proc_meminfo(5)).
+	MainAvailable *Bytes      `file:"main_available"`
+	Compute       *Capability `file:"compute"`
+	NUMA          *int        `file:"numa" max:"65536"`
+	MIGMode       *bool       `file:"mig_mode"`
+	MIG           []MIGDevice `file:"mig"`
 	// A screen shows what it draws; it may be absent where no process draws.
-	DisplayActive *bool
+	DisplayActive *bool `file:"display_active"`
 	// By position in Machine.Devices; nil absent.
-	Links []Link
+	Links []Link `file:"links" form:"link"`
 	// Why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers.
-	Problem string
+	Problem string `file:"problem"`
 	// Why its processes could not be listed; "" when they were, or were not asked for.
-	Unlisted string
+	Unlisted string `file:"unlisted"`
 	Extra    extraKeys
 }
 
 // RemappedRows are the row remapping counters of Ampere and later.
 type RemappedRows struct {
-	Correctable   int  `json:"correctable"`
-	Uncorrectable int  `json:"uncorrectable"`
-	Pending       bool `json:"pending"`
-	Failed        bool `json:"failed"`
+	Correctable   int  `json:"correctable" file:"correctable,required" max:"1073741824"`
+	Uncorrectable int  `json:"uncorrectable" file:"uncorrectable,required" max:"1073741824"`
+	Pending       bool `json:"pending" file:"pending,required"`
+	Failed        bool `json:"failed" file:"failed,required"`
 }
 
 // XID is one error that NVIDIA's driver reported about a device (docs.nvidia.com/deploy/xid-errors).
 type XID struct {
-	Code int
+	Code int `file:"code,required" max:"1048576"`
 	// Wall clock; zero unknown, in this boot.
-	At time.Time
+	At time.Time `file:"at,required"`
 	// The process that the driver blames; 0 unknown.
-	PID int
+	PID int `file:"pid" max:"4194304"`
 	// "nvml" or "kernel log".
-	Source string
+	Source string `file:"source"`
 }
 
 // Event is one error that the driver reported while a process waited for it.
@@ -157,22 +164,23 @@ type Event struct {
 
 // RetiredPages are the page retirement counters of architectures before Ampere.
 type RetiredPages struct {
-	SingleBit int  `json:"single_bit"`
-	DoubleBit int  `json:"double_bit"`
-	Pending   bool `json:"pending"`
+	SingleBit int  `json:"single_bit" file:"single_bit,required" max:"1073741824"`
+	DoubleBit int  `json:"double_bit" file:"double_bit,required" max:"1073741824"`
+	Pending   bool `json:"pending" file:"pending,required"`
 }
 
 // MIGDevice is one MIG slice (a compute instance) of a device.
 type MIGDevice struct {
 	// Order within its parent, as nvidia-smi prints it.
-	Index int
-	UUID  UUID // "MIG-…"
+	Index int `file:"index,required" max:"4095"`
+	// "MIG-…".
+	UUID UUID `file:"uuid,required" form:"uuid"`
 	// "1g.10gb", or "1c.2g.20gb" when the compute instance is smaller than its GPU instance.
-	Profile         string
-	GPUInstance     int
-	ComputeInstance int
-	MemoryTotal     *Bytes
-	MemoryUsed      *Bytes
+	Profile         string `file:"profile,required" form:"profile"`
+	GPUInstance     int    `file:"gpu_instance,required" max:"4095"`
+	ComputeInstance int    `file:"compute_instance,required" max:"4095"`
+	MemoryTotal     *Bytes `file:"memory_total,required"`
+	MemoryUsed      *Bytes `file:"memory_used,required"`
 	Extra           extraKeys
 }
 
@@ -188,29 +196,31 @@ const (
 
 // Process is one process on one device. A process on two devices appears twice.
 type Process struct {
-	// 0: which process it is in this PID namespace is not known.
-	PID int
+	// 0: which process it is in this PID namespace is not known. The limit is PID_MAX_LIMIT, torvalds/linux
+	// include/linux/threads.h.
+	PID int `file:"pid,required" max:"4194304"`
 	// The driver's number of such a process; 0 for all others.
-	Outside int
+	Outside int `file:"outside_pid" max:"4194304"`
 	// Of the device, or of the MIG device.
-	GPU UUID
+	GPU UUID `file:"gpu,required" form:"uuid"`
 	// On that device; nil when the driver does not say.
-	Memory *Bytes
+	Memory *Bytes `file:"memory,required"`
 	// Owner's name, or the number, or "" when unknown.
-	User string
+	User string `file:"user,required"`
 	// Command line, control characters removed.
-	Command string
-	Kind    Kind // "" when unknown
-	UID     *uint32
+	Command string `file:"command,required"`
+	// "" when unknown.
+	Kind Kind    `file:"kind" form:"kind"`
+	UID  *uint32 `file:"uid" max:"4294967295"`
 	// Start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 unknown.
-	Start uint64
+	Start uint64 `file:"start"`
 	// The same as wall clock, for display; zero unknown.
-	Started time.Time
+	Started time.Time `file:"started"`
 	// One letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process.
-	State  string
-	Cgroup string
+	State  string `file:"state"`
+	Cgroup string `file:"cgroup"`
 	// Container id, "" outside containers.
-	Container string
+	Container string `file:"container"`
 	Extra     extraKeys
 }
 

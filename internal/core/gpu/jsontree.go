@@ -5,34 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
-// node is one JSON value with its position, for error messages.
+// node is one JSON value with its place, for error messages.
 type node struct {
-	// '{' '[' '"' '0' 't' 'n' (null).
-	kind       byte
-	begin, end int // bytes of the value
-	text       string
-	members    []member
+	// As json.Decoder.Token returns it; of an object or a list the opening bracket.
+	token any
+	// Bytes of the value.
+	begin, end int
 	items      []node
-}
-
-// member is one key of an object.
-type member struct {
+	// In an object: the key of this value and its offset.
 	key   string
-	at    int // offset of the key
-	value node
+	keyAt int
 }
 
 // findKey returns the value of a key, nil when the object lacks it.
 func (n *node) findKey(key string) *node {
-	for i := range n.members {
-		if n.members[i].key == key {
-			return &n.members[i].value
-		}
+	i := slices.IndexFunc(n.items, func(item node) bool { return item.key == key })
+	if i < 0 || n.token != json.Delim('{') {
+		return nil
 	}
-	return nil
+	return &n.items[i]
 }
 
 // document is the text being read.
@@ -59,29 +54,16 @@ func (d *document) parseDocument() (node, error) {
 	d.dec = json.NewDecoder(bytes.NewReader(d.data))
 	d.dec.UseNumber()
 
-	return d.readValue()
+	return d.parseValue()
 }
 
-// readValue reads the next value; the text is known to be valid JSON.
-func (d *document) readValue() (node, error) {
-	n := node{begin: d.nextOffset()}
-	token, err := d.dec.Token()
-	if err != nil {
-		return n, d.errorAt(n.begin, "the text is not JSON: %v", err)
-	}
+// parseValue reads the next value with all that is in it; the text is known to be valid JSON.
+func (d *document) parseValue() (n node, err error) {
+	n.begin = d.nextOffset()
+	n.token, err = d.dec.Token()
 
-	switch t := token.(type) {
-	case json.Delim:
-		n.kind = byte(t)
-		err = d.readMembers(&n)
-	case string:
-		n.kind, n.text = '"', t
-	case json.Number:
-		n.kind, n.text = '0', t.String()
-	case bool:
-		n.kind, n.text = 't', fmt.Sprint(t)
-	case nil:
-		n.kind = 'n'
+	if _, isBracket := n.token.(json.Delim); isBracket {
+		err = d.parseItems(&n)
 	}
 
 	n.end = int(d.dec.InputOffset())
@@ -89,36 +71,27 @@ func (d *document) readValue() (node, error) {
 	return n, err
 }
 
-// readMembers reads the rest of an object or array up to its closing bracket.
-func (d *document) readMembers(n *node) error {
+// parseItems reads the rest of an object or a list up to its closing bracket.
+func (d *document) parseItems(n *node) error {
 	seen := map[string]bool{}
 	for d.dec.More() {
-		m := member{at: d.nextOffset()}
-		if n.kind == '{' {
-			token, err := d.dec.Token()
-			if err != nil {
-				return d.errorAt(m.at, "the text is not JSON: %v", err)
+		keyAt, key := d.nextOffset(), ""
+		if n.token == json.Delim('{') {
+			token, _ := d.dec.Token()
+			key, _ = token.(string)
+			if seen[key] {
+				return d.errorAt(keyAt, "the key %q is twice in the same object: remove one", key)
 			}
-
-			m.key, _ = token.(string)
-			if seen[m.key] {
-				return d.errorAt(m.at, "the key %q is twice in the same object: remove one", m.key)
-			}
-
-			seen[m.key] = true
+			seen[key] = true
 		}
 
-		value, err := d.readValue()
+		item, err := d.parseValue()
 		if err != nil {
 			return err
 		}
 
-		if n.kind == '{' {
-			m.value = value
-			n.members = append(n.members, m)
-		} else {
-			n.items = append(n.items, value)
-		}
+		item.key, item.keyAt = key, keyAt
+		n.items = append(n.items, item)
 	}
 	_, err := d.dec.Token()
 
@@ -153,35 +126,4 @@ func invalidUTF8At(data []byte) int {
 		at += size
 	}
 	return at
-}
-
-// orderedObject is an object whose keys keep their order when written.
-type orderedObject []struct {
-	key   string
-	value any
-}
-
-// MarshalJSON writes the object without escaping <, > and &, so that kept values stay byte for byte the same.
-func (o orderedObject) MarshalJSON() ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	out.WriteByte('{')
-
-	for i, m := range o {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if err := enc.Encode(m.key); err != nil {
-			return nil, err
-		}
-		out.WriteByte(':')
-		if err := enc.Encode(m.value); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.key, err)
-		}
-	}
-
-	out.WriteByte('}')
-
-	return out.Bytes(), nil
 }
