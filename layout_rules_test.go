@@ -102,7 +102,7 @@ func layerTable() []layer {
 		{app + "tell", slices.Concat(shared, []string{app + "leases"})},
 		{app + "services", slices.Concat(shared, []string{app + "run"})},
 		{app + "*", shared},
-		{"internal/entry", []string{"internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
+		{"internal/entry", []string{"internal/ui/cli", "internal/ui/commands", "internal/ui/projectfile", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
 		// the command line, from the lowest; its groups of commands do not know each other
 		{ui + "translate", []string{core + "visible"}},
 		{ui + "console", []string{core + "*", ui + "translate"}},

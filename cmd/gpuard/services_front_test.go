@@ -250,7 +250,7 @@ func TestUpRefuses(t *testing.T) {
 	s.writeProjectFile("services:\n  web:\n    cpu: true\n    command: [echo, " + strings.Repeat("x", 140_000) + "]\n") // MAX_ARG_STRLEN of execve(2) is 128 KiB
 	got = s.run("up")
 	checkEqual(t, "exit", got.code, 1)
-	checkContains(t, got.err, "web cannot be started: the kernel does not take its command and its environment: argument list too long")
+	checkContains(t, got.err, "web cannot be started: cannot run \"echo\": argument list too long")
 	waitUntil(t, "its supervisor has left", func() bool { return strings.Contains(s.run("ps", "--json").out, `"supervised": false`) })
 }
 

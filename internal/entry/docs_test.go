@@ -41,9 +41,5 @@ shares with jobs of others.
 | process | what it does | what is lost when it is killed |
 | --- | --- | --- |
 %s
-The services of ` + "`gpuard up`" + ` have a supervisor (` + "`gpuard project-supervise`" + `), which decides what is to run, and a keeper each
-(` + "`gpuard project-keep`" + `). When one of them is killed the services run on, and the next one takes over what it looked after. How a service
-ends whose keeper was killed is known since Linux 6.15; before, it counts as a failure.
-
 The function that each of them runs is in internal/entry/helpers.go; the way of a job through them: [architecture](../explanation/architecture.md). What a lease survives: [leases](../explanation/leases.md).
 `

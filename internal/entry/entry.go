@@ -33,7 +33,8 @@ func Start(root string, times machine.Times, views cli.Views) int {
 
 	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))
 	if helper.name == driverchild.ChildFlag {
-		return exitCode(serveReadings(nvidia, os.Args[2:]))
+		serve := withWords(2, func(_ context.Context, _ *machine.Host, args []string) error { return serveReadings(nvidia, args) })
+		return exitCode(serve(ctx, host, os.Args[2:]))
 	}
 
 	// Without what a crash has left in it.

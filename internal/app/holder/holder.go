@@ -21,10 +21,11 @@ import (
 )
 
 // HoldLease is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
-// removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor and the words of its
-// Orders. It touches the lease once a day, because systemd-tmpfiles removes old files.
-func HoldLease(host *machine.Host, args []string) error {
-	w, orders, err := readCommandLine(args)
+// removes the lease, and records the processes that still hold it. words are a pidfd, the descriptor of the lock, the
+// state folder and the lease. It touches the lease once a day, because systemd-tmpfiles removes old files.
+func HoldLease(_ context.Context, host *machine.Host, words []string, orders Orders) error {
+	orders.Folder, orders.Lease = words[2], words[3]
+	w, err := launch.InheritWatch(words[0], words[1])
 	if err != nil {
 		return err
 	}
@@ -108,15 +109,6 @@ func endOrNoteHolders(folder *store.Folder, lease job.Lease, most time.Duration)
 	}
 
 	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
-}
-
-// readCommandLine reads what a holder is told.
-func readCommandLine(args []string) (w *launch.HolderWatch, o Orders, err error) {
-	o, err = readOrders(args[min(2, len(args)):])
-	if err == nil {
-		w, err = launch.InheritWatch(args[0], args[1])
-	}
-	return w, o, err
 }
 
 // endWhenStarterExits ends a reservation, or the lease of a process that gpuard has not started: only who began it can

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"gpuard/internal/app/engine"
-	"gpuard/internal/app/exit"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 )
@@ -43,18 +42,6 @@ type NextStart struct {
 func (o *Orders) Words() ([]string, error) {
 	text, err := json.Marshal(o)
 	return []string{o.Folder, o.Lease, string(text)}, err
-}
-
-// readOrders reads what Words wrote.
-func readOrders(words []string) (o Orders, err error) {
-	if len(words) == 3 {
-		o.Folder, o.Lease = words[0], words[1]
-		err = json.Unmarshal([]byte(words[2]), &o)
-	}
-	if len(words) != 3 || err != nil {
-		return o, exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
-	}
-	return o, nil
 }
 
 // openPidfd gives a descriptor that means this very process.

@@ -2,7 +2,6 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -100,15 +99,11 @@ func handToSleeper(host *machine.Host, d *claim.Decision, most time.Duration) (p
 }
 
 // SleepOut is the life of the process of a reservation. A machine that sleeps does not stop its time.
-func SleepOut(args []string) error {
+func SleepOut(milliseconds string) error {
 	if err := daemonize.BeginBackground("gpu-reserved"); err != nil {
 		return err
 	}
-	if len(args) != 1 {
-		return errors.New("cannot sleep by hand: gpuard reserve starts what does")
-	}
-
-	most, err := strconv.ParseInt(args[0], 10, 64)
+	most, err := strconv.ParseInt(milliseconds, 10, 64)
 	if err != nil {
 		return fmt.Errorf("cannot sleep: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -73,10 +72,6 @@ func noteKey(l *job.Lease) string {
 // core/quota decides, until the lease is over for which it was started. args are a descriptor of the locks, the state
 // folder, that lease, and what is measured: allShares, allOthers or oneLease.
 func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
-	if len(args) != 4 {
-		return exit.Usagef("cannot measure by hand: gpuard starts what measures itself")
-	}
-
 	locks, err := quotawatch.OpenLocks(args[0])
 	if err != nil {
 		return err

@@ -28,12 +28,8 @@ type childMessage struct {
 
 // PrintReadings is the life of the child: it reads the devices at each interval and prints them, until the parent is
 // gone.
-func PrintReadings(ctx context.Context, host *machine.Host, args []string) error {
-	if len(args) != 1 {
-		return errors.New("cannot observe by hand: gpuard serve starts what it needs itself")
-	}
-
-	host.Machine = args[0]
+func PrintReadings(ctx context.Context, host *machine.Host, machine string) error {
+	host.Machine = machine
 	every := reportInterval(host)
 	read := func(ctx context.Context, _ gpu.Query) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
 	if host.IsHardware() {

@@ -2,9 +2,7 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -76,18 +74,10 @@ const keeperName = "gpuard"
 // /proc/self/exe.
 func IsKeeperName(name string) bool { return name == keeperName || name == "exe" }
 
-// KeepTask is the life of a keeper: it starts the command, does for it what gpuard run does, and ends as the command
-// did. SIGTERM, SIGINT and SIGHUP ask it to end the command, with everything that the command started.
-func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
-	t := &Task{notes: notes}
-	text, err := io.ReadAll(os.Stdin)
-	if err == nil {
-		err = json.Unmarshal(text, t)
-	}
-
-	if err != nil || len(t.Spec.Command) == 0 {
-		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
-	}
+// Keep is the life of a keeper: it starts the command, does for it what gpuard run does, and ends as the command did.
+// SIGTERM, SIGINT and SIGHUP ask it to end the command, with everything that the command started.
+func (t *Task) Keep(ctx context.Context, host *machine.Host, notes Notes) error {
+	t.notes = notes
 	if err := emptyInput(); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/ranks"
@@ -135,38 +134,25 @@ func startJoinWatch(crew ranks.Crew) error {
 	for i := range crew.Members {
 		crew.Members[i] = ranks.Member{}
 	}
-	text, err := crew.Encode()
-	if err != nil {
-		return err
-	}
-
-	return launch.StartWatcher(JoinFlag, os.Getpid(), os.Stderr, strconv.Itoa(os.Getppid()), text)
+	return launch.StartWatcher(JoinFlag, os.Getpid(), os.Stderr, JoinOrders{os.Getppid(), crew})
 }
 
-// WatchTorchrun is the life of what watches the ranks of torchrun. args are a pidfd of the first rank, where to write,
-// the process of torchrun, and the crew.
-func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
-	if len(args) != 4 {
-		return exit.Usagef("cannot watch ranks by hand: gpuard run --torchrun starts what does")
-	}
+// JoinOrders say whose ranks are watched.
+type JoinOrders struct {
+	Agent int        `json:"agent"` // the process of torchrun
+	Crew  ranks.Crew `json:"crew"`
+}
 
-	first, out, err := launch.InheritWatcherFDs(args[0], args[1])
+// WatchTorchrun is the life of what watches the ranks of torchrun. fds are the numbers of a pidfd of the first rank, and
+// of where to write.
+func WatchTorchrun(_ context.Context, host *machine.Host, fds []string, o JoinOrders) error {
+	first, out, err := launch.InheritWatcherFDs(fds[0], fds[1])
 	if err != nil {
 		return err
 	}
 
 	defer first.Close() //nolint:errcheck // it ends with us
-	agent, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
-
-	crew, err := ranks.Decode(args[3])
-	if err != nil {
-		return err
-	}
-
-	joinWatch{host, crew, func() map[int]int { return ranksOf(host, agent) }, agent, out}.watchRanks(launch.ExitChannel(first))
+	joinWatch{host, o.Crew, func() map[int]int { return ranksOf(host, o.Agent) }, o.Agent, out}.watchRanks(launch.ExitChannel(first))
 
 	return nil
 }

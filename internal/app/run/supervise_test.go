@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -22,7 +23,8 @@ import (
 // TestMain makes the test program what copies the output of a job into its log.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == logfile.CopyFlag {
-		if err := logfile.CopyOutput(os.Args[2:]); err != nil {
+		var o logfile.CopyOrders
+		if err := errors.Join(json.Unmarshal([]byte(os.Args[2]), &o), logfile.CopyOutput(o)); err != nil {
 			panic(err)
 		}
 		return

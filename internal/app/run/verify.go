@@ -2,9 +2,6 @@ package run
 
 import (
 	"os"
-	"strconv"
-	"strings"
-	"time"
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/verify"
@@ -12,13 +9,7 @@ import (
 )
 
 // Oversight is how a run is verified while it runs.
-type Oversight struct {
-	Patience time.Duration
-	// End a job that certainly is not where it should be.
-	Stop bool
-	// Say it as one JSON object on a line.
-	JSON bool
-}
+type Oversight = verify.Oversight
 
 // SetOversight makes Exec start a verifier process; nil for none.
 func (l *Launch) SetOversight(o *Oversight) { l.oversight = o }
@@ -30,18 +21,13 @@ func (l *Launch) startVerifier(pid int) error {
 		return nil
 	}
 
-	var leased []string
-	for _, id := range l.claimed.Held.Lease.Devices {
-		leased = append(leased, string(id))
-	}
-
 	out := os.Stderr
 	if l.log != nil && (l.task != nil || l.keeping.ended != nil) {
 		// What its owner reads is the log.
 		out = l.log.Err
 	}
 
-	return launch.StartWatcher(verify.Flag, pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+	return launch.StartWatcher(verify.Flag, pid, out, verify.Orders{PID: pid, Lease: l.Lease, Devices: l.claimed.Held.Lease.Devices, Oversight: *o})
 }
 
 // CheckOversight says why the command that this process becomes cannot be verified.

@@ -8,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/core/batchlog"
@@ -33,25 +31,23 @@ import (
 // endMargin is how much longer than the grace of its command a keeper may take.
 const endMargin = 2 * time.Second
 
-// KeepJob is the life of a keeper. args are the journal and the number of the run.
-func KeepJob(ctx context.Context, host *machine.Host, args []string) error {
-	if len(args) != 2 {
-		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
-	}
+// KeeperOrders are what a keeper is told, on its standard input.
+type KeeperOrders struct {
+	Journal string      `json:"journal"`
+	Run     int         `json:"run"`
+	Task    apprun.Task `json:"task"`
+}
 
-	run, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-
+// KeepJob is the life of a keeper.
+func KeepJob(ctx context.Context, host *machine.Host, o KeeperOrders) error {
 	write := func(e batchlog.Event) {
-		e.Run, e.At = run, time.Now().Truncate(time.Millisecond)
-		if err := appendEvent(args[0], e); err != nil {
+		e.Run, e.At = o.Run, time.Now().Truncate(time.Millisecond)
+		if err := appendEvent(o.Journal, e); err != nil {
 			host.Say("what is shown of this job is not up to date: " + err.Error())
 		}
 	}
 
-	return apprun.KeepTask(ctx, host, apprun.Notes{
+	return o.Task.Keep(ctx, host, apprun.Notes{
 		Started: func(command int, lease string, devices []job.Given) {
 			e := batchlog.Event{Kind: batchlog.Moved, Command: command, Lease: lease, Devices: eventDevices(devices)}
 			if s, err := host.Proc.Stat(command); err == nil {
@@ -97,12 +93,12 @@ func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.C
 		task.Lock = batch.LeaseFD()
 	}
 
-	text, err := json.Marshal(task)
+	text, err := json.Marshal(KeeperOrders{r.journal.Path(), run, task})
 	if err != nil {
 		return c, err
 	}
 
-	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag, r.journal.Path(), strconv.Itoa(run)}, Dir: what.Folder, Lease: seat.Lock,
+	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag}, Dir: what.Folder, Lease: seat.Lock,
 		Env: visible.Env(firstOfEachName(append(what.Env, host.Env...))).WithRestart(0, "")} // that of an outer run
 
 	c.Input, err = batch.InputFile(text)

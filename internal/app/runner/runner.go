@@ -154,11 +154,11 @@ type runner struct {
 	failure error
 }
 
-// RunFolder is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
+// RunFolder is the life of the runner of a folder. open says what it does. An error is told to the
 // conductor.
-func RunFolder(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) {
+func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
-	if len(args) != 1 || err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: cannot start a runner by hand: gpuard sweep and gpuard submit start theirs")
 		return
 	}
@@ -180,7 +180,7 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 	host.Loud = func(text string) { sendMessage(messageFD, runnerMessage{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, runnerMessage{Stand: s, Moves: s == nil}) }
 	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.CommandLease{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.ChildLimits)}
-	r.work, err = open(ctx, host, args[0])
+	r.work, err = open(ctx, host, dir)
 	if err == nil {
 		err = r.prepareRunner()
 	}

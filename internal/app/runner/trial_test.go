@@ -43,9 +43,10 @@ func TestMain(m *testing.M) {
 	case conductFlag:
 		err = conductTrial(ctx, host, args[0])
 	case runnerFlag:
-		RunFolder(ctx, host, args, trialWork)
+		RunFolder(ctx, host, args[0], trialWork)
 	case machine.KeeperFlag:
-		err = KeepJob(ctx, host, args)
+		var o KeeperOrders
+		err = errors.Join(json.NewDecoder(os.Stdin).Decode(&o), KeepJob(ctx, host, o))
 	}
 	if err != nil {
 		say(err.Error())

@@ -319,7 +319,7 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 	}
 
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := daemonize.StartBackground(f.host.Name, withoutServiceVar(f.host.Env), errs, "project-supervise", folder.Path)
+	process, err := daemonize.StartBackground(f.host.Name, withoutServiceVar(f.host.Env), errs, SupervisorFlag, folder.Path)
 	if err != nil {
 		return err
 	}

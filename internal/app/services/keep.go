@@ -14,7 +14,6 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/daemonize"
@@ -22,35 +21,39 @@ import (
 	"gpuard/internal/host/tail"
 )
 
-// Task is the instance that a keeper runs.
-type Task struct {
-	Dir, Instance string
+// KeeperFlag is the first argument of a keeper; the folder of the project and its orders follow.
+const KeeperFlag = "project-keep"
+
+// KeeperOrders say which start of which instance a keeper is for.
+type KeeperOrders struct {
+	Instance string `json:"instance"`
 	// Of the instance that is meant; "" only ends what is left of it.
-	Hash string
-	Spec job.Spec
-	Care job.Care
-	// nil: it is not verified.
-	Oversight *run.Oversight
-	// The place in the queue as text.
-	Standing func(status.Standing) string
-	// In what was asked for: the instance is refused.
-	Mistake error
+	Hash    string `json:"hash,omitempty"`
+	Machine string `json:"machine,omitempty"` // Host.Machine
 }
 
-// KeepInstance is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a
-// record of it. It ends with the instance. If an earlier keeper was killed and its command lives, KeepInstance
-// supervises that command and does not start a second one.
-func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
+// Words read and write what people read.
+type Words struct {
+	// What an instance asks for.
+	Read func(ctx context.Context, host *machine.Host, i service.Instance) (run.Task, error)
+	// The place in the queue as text.
+	Standing func(status.Standing) string
+}
+
+// KeepInstance is the life of the keeper of one instance of the project in a folder. It does what gpuard run does for a
+// command, and keeps a record of it. It ends with the instance. If an earlier keeper was killed and its command lives,
+// KeepInstance supervises that command and does not start a second one.
+func KeepInstance(ctx context.Context, host *machine.Host, dir string, o KeeperOrders, words Words) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
 
-	folder, err := projectdir.Open(t.Dir)
+	folder, err := projectdir.Open(dir)
 	if err != nil {
 		return err
 	}
 
-	lock, err := folder.LockKeeper(t.Instance)
+	lock, err := folder.LockKeeper(o.Instance)
 	if err != nil || lock == nil {
 		return err
 	}
@@ -60,44 +63,38 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 		return err
 	}
 
-	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
-	if t.Hash != "" {
-		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
+	k := &keeper{host: host, folder: folder, lock: lock, orders: o, words: words, project: wanted.Name, own: newBelongings(host, folder, o.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
+	if o.Hash != "" {
+		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == o.Instance && i.Hash == o.Hash })
 		if i < 0 {
 			// It is not wanted so any more.
 			return nil
 		}
-
 		k.instance = wanted.Instances[i]
-		if i := slices.IndexFunc(k.instance.Flags, isNotify); i >= 0 {
-			k.task.Care.Notify = strings.TrimPrefix(k.instance.Flags[i], notifyFlag)
-		}
-
-		if k.instance.Restart != service.Never {
-			k.task.Care.Restart, k.task.Care.Limit = job.Restart(k.instance.Restart), k.instance.Limit
-		}
+		k.readInstance(ctx)
 	}
 
 	return k.runInstance(ctx)
 }
 
-// InstancePolicy are the rules and defaults that count for the start of an instance, from the file of its project; nil
-// for none.
-func InstancePolicy(dir, instance, hash string) *policy.File {
-	folder, err := projectdir.Open(dir)
-	if err != nil {
-		// Keep says it.
-		return nil
+// readInstance gives this process the environment of the instance, and reads what that asks for. A mistake in it
+// refuses the instance.
+func (k *keeper) readInstance(ctx context.Context) {
+	for _, pair := range append(slices.Clone(k.instance.Env), "PWD="+k.instance.WorkDir) {
+		name, value, _ := strings.Cut(pair, "=")
+		_ = os.Setenv(name, value)
 	}
 
-	wanted, _ := folder.ReadWanted()
-	for _, i := range wanted.Instances {
-		if i.Name == instance && i.Hash == hash {
-			return i.Policy
-		}
+	k.host.Env, k.host.Machine, k.host.Project = os.Environ(), k.orders.Machine, k.instance.Policy
+	i := k.instance
+	if logOf(&i) == "" {
+		i.Flags = append(slices.Clone(i.Flags), "--log="+k.folder.LogPath(i.Name))
 	}
 
-	return nil
+	k.task, k.mistake = k.words.Read(ctx, k.host, i)
+	if i.Restart != service.Never {
+		k.task.Care.Restart, k.task.Care.Limit = job.Restart(i.Restart), i.Limit
+	}
 }
 
 // keeper supervises one instance.
@@ -106,8 +103,12 @@ type keeper struct {
 	folder *projectdir.Folder
 	lock   *projectdir.Lock
 	// That the command inherits.
-	life     *projectdir.Lock
-	task     Task
+	life   *projectdir.Lock
+	orders KeeperOrders
+	words  Words
+	task   run.Task
+	// In what was asked for: the instance is refused.
+	mistake  error
 	instance service.Instance
 	project  string // its name
 	own      *unkeptProcesses
@@ -132,18 +133,18 @@ type keeper struct {
 func (k *keeper) runInstance(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	before, found := k.folder.ReadRecord(k.task.Instance)
+	before, found := k.folder.ReadRecord(k.orders.Instance)
 	if err := k.continueRecord(&before, found); err != nil {
 		return err
 	}
 
-	watcher, err := k.folder.Watch(k.task.Instance)
+	watcher, err := k.folder.Watch(k.orders.Instance)
 	if err != nil {
 		return err
 	}
 
 	defer watcher.Close()
-	go k.watchForEnd(watcher, cmp.Or(k.task.Hash, before.Hash), cancel)
+	go k.watchForEnd(watcher, cmp.Or(k.orders.Hash, before.Hash), cancel)
 	defer k.stopChecks()
 	if k.resumeInstance(ctx, before) {
 		return nil
@@ -210,7 +211,7 @@ func (k *keeper) resetRecord(restarts int, streak int) {
 // no command could find the instance later.
 func (k *keeper) watchForEnd(w *projectdir.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
-		hash, now := k.folder.RequestedEnd(k.task.Instance)
+		hash, now := k.folder.RequestedEnd(k.orders.Instance)
 		asked := hash != "" && hash == meant
 		if asked || !k.lock.IsInPlace() {
 			k.setEnding()
@@ -259,7 +260,7 @@ func (k *keeper) changeRecord(change func(*service.Record)) {
 		return
 	}
 
-	err := k.folder.SetRecord(k.task.Instance, k.record)
+	err := k.folder.SetRecord(k.orders.Instance, k.record)
 	if err == nil {
 		return
 	}
@@ -281,7 +282,9 @@ func (k *keeper) writeNote(text string) {
 	_ = run.WriteNote(k.host, k.logPath(), text)
 }
 
-func (k *keeper) logPath() string { return cmp.Or(k.task.Care.Log, k.folder.LogPath(k.task.Instance)) }
+func (k *keeper) logPath() string {
+	return cmp.Or(k.task.Care.Log, k.folder.LogPath(k.orders.Instance))
+}
 
 // recordOver writes the last record.
 func (k *keeper) recordOver(state service.State, why string) {
@@ -297,7 +300,7 @@ func (k *keeper) recordOver(state service.State, why string) {
 // takeLifeLock takes the lock that the command inherits.
 func (k *keeper) takeLifeLock(ctx context.Context) (*projectdir.Lock, error) {
 	for told := false; ; told = true {
-		lock, err := k.folder.LockLife(k.task.Instance)
+		lock, err := k.folder.LockLife(k.orders.Instance)
 		if lock != nil || err != nil {
 			return lock, err
 		}
@@ -321,8 +324,8 @@ func (k *keeper) takeLifeLock(ctx context.Context) (*projectdir.Lock, error) {
 
 // startCommand runs the command until it ends for good.
 func (k *keeper) startCommand(ctx context.Context) {
-	if k.task.Mistake != nil {
-		k.recordRefusal(ctx, k.task.Mistake)
+	if k.mistake != nil {
+		k.recordRefusal(ctx, k.mistake)
 		return
 	}
 
@@ -397,7 +400,7 @@ func (k *keeper) showProgress(s *status.Standing) {
 	if s == nil {
 		return
 	}
-	text := k.task.Standing(*s)
+	text := k.words.Standing(*s)
 	k.changeRecord(func(r *service.Record) {
 		if r.State == service.Waiting && r.Why == text || r.State == service.Ending {
 			return

@@ -19,18 +19,18 @@ import (
 // resumeInstance deals with what is there already, and reports whether that was all there is to do.
 func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (done bool) {
 	left := k.own.findProcesses(before)
-	same := before.Hash == k.task.Hash && !isOver(before.State)
+	same := before.Hash == k.orders.Hash && !isOver(before.State)
 	main := k.mainProcess(before, left)
-	if k.task.Hash == "" || !same && len(left) > 0 {
+	if k.orders.Hash == "" || !same && len(left) > 0 {
 		k.changeRecord(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
 		hurry := k.hurry
-		if k.task.Hash != "" {
+		if k.orders.Hash != "" {
 			// That is for what begins now.
 			hurry = nil
 		}
 
 		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, hurry)
-		if k.task.Hash == "" {
+		if k.orders.Hash == "" {
 			k.recordOver(service.Done, "it was ended")
 			return true
 		}

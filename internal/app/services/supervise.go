@@ -2,22 +2,24 @@ package services
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/projectdir"
 	"gpuard/internal/host/sys"
 )
+
+// SupervisorFlag is the first argument of a supervisor; the folder of the project follows.
+const SupervisorFlag = "project-supervise"
 
 // SuperviseProject is the life of a project's supervisor. It ends when there is nothing to do, or another one lives.
 // Its own death costs nothing: the keepers go on, and the next supervisor finds them by their locks.
@@ -231,36 +233,24 @@ func (s *supervisor) applyAction(act service.Action, wanted *service.Wanted, see
 	}
 
 	// Of what has lost its keeper and shall end, nothing is started.
-	var i service.Instance
+	hash := ""
 	if act.Do == service.Start {
-		i = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })]
+		hash = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })].Hash
 	}
 
-	return s.startKeeper(act.Instance, i, wanted.Machine)
+	return s.startKeeper(act.Instance, hash, wanted.Machine)
 }
 
-// startKeeper starts a keeper, for an instance without a command one that only ends what is left.
-func (s *supervisor) startKeeper(name string, i service.Instance, machine string) error {
+// startKeeper starts a keeper, without a hash one that only ends what is left.
+func (s *supervisor) startKeeper(name, hash, machine string) error {
 	env, err := s.folder.ReadEnvironment()
 	if err != nil {
 		return err
 	}
 
-	args := []string{"project-keep", s.folder.Path, name}
-	if machine != "" || slices.ContainsFunc(env, func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_MACHINE=") }) {
-		args = append(args, "--machine="+machine)
-	}
-
-	if i.Name != "" {
-		args = append(args, "--instance-hash="+i.Hash)
-		args = append(args, slices.DeleteFunc(slices.Clone(i.Flags), isNotify)...)
-		if logOf(&i) == "" {
-			args = append(args, "--log="+s.folder.LogPath(name))
-		}
-
-		args = append(append(args, "--"), i.Command...)
-		env = append(slices.Clone(env), i.Env...)
-		env = append(env, "PWD="+i.WorkDir)
+	text, err := json.Marshal(KeeperOrders{Instance: name, Hash: hash, Machine: machine})
+	if err != nil {
+		return err
 	}
 
 	errs, err := s.openErrorLog()
@@ -269,12 +259,8 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	}
 
 	defer errs.Close() //nolint:errcheck // the keeper has it
-	k := &startedKeeper{name, i.Hash, time.Now()}
-	process, err := daemonize.StartBackground(s.host.Name, lastOfEachName(env), errs, args...)
-	if err != nil && i.Name != "" && !isTemporary(err) {
-		return errors.Join(err, s.recordRefused(&i, err))
-	}
-
+	k := &startedKeeper{name, hash, time.Now()}
+	process, err := daemonize.StartBackground(s.host.Name, env, errs, KeeperFlag, s.folder.Path, string(text))
 	if err != nil {
 		s.recordKeeperEnd(k)
 		return err
@@ -287,60 +273,6 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	}()
 
 	return nil
-}
-
-// isNotify reports whether a flag says who is told of the end. It may hold a secret, and all users see command lines.
-func isNotify(flag string) bool { return strings.HasPrefix(flag, notifyFlag) }
-
-const notifyFlag = "--notify="
-
-// isTemporary reports whether what was refused now may be had later: processes, memory, files.
-func isTemporary(err error) bool {
-	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EMFILE)
-}
-
-// recordRefused writes the record of an instance that no keeper can be started for, such as of a command that is too
-// long: without one, gpuard up would wait for it for ever.
-func (s *supervisor) recordRefused(i *service.Instance, why error) error {
-	lock, err := s.folder.LockKeeper(i.Name)
-	if err != nil || lock == nil {
-		// A keeper lives, and writes the record.
-		return err
-	}
-
-	defer lock.Release()
-	boot, err := s.host.Proc.BootID()
-	if err != nil {
-		return err
-	}
-
-	last, _ := s.folder.ReadRecord(i.Name)
-	var errno syscall.Errno
-	if errors.As(why, &errno) {
-		why = errno
-	}
-
-	return s.folder.SetRecord(i.Name, service.Record{
-		State: service.Refused, Why: fmt.Sprintf("the kernel does not take its command and its environment: %v", why), Since: time.Now(), Hash: i.Hash, Service: i.Service, After: i.After,
-		Boot: boot, Namespace: s.host.Proc.PIDNamespace(), Last: last.Last, Devices: []job.Given{}, Stop: "SIGTERM", Grace: usualGrace,
-	})
-}
-
-// lastOfEachName keeps the last value of each variable.
-func lastOfEachName(env []string) []string {
-	var out []string
-	known := map[string]bool{}
-	for _, pair := range slices.Backward(env) {
-		name, _, _ := strings.Cut(pair, "=")
-		if !known[name] {
-			known[name] = true
-			out = append(out, pair)
-		}
-	}
-
-	slices.Reverse(out)
-
-	return out
 }
 
 // logOf is the log that an instance has by its file, "" for none.

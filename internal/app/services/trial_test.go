@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
@@ -32,9 +34,12 @@ func TestMain(m *testing.M) {
 	case "project-supervise":
 		err = SuperviseProject(context.Background(), host, os.Args[2])
 	case "project-keep":
-		err = KeepInstance(context.Background(), host, taskOf(os.Args[2:]))
+		var o KeeperOrders
+		err = errors.Join(json.Unmarshal([]byte(os.Args[3]), &o),
+			KeepInstance(context.Background(), host, os.Args[2], o, Words{taskOf, func(status.Standing) string { return "" }}))
 	case logfile.CopyFlag:
-		err = logfile.CopyOutput(os.Args[2:])
+		var o logfile.CopyOrders
+		err = errors.Join(json.Unmarshal([]byte(os.Args[2]), &o), logfile.CopyOutput(o))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,24 +57,19 @@ func trialHost(env []string) *machine.Host {
 		Messages: machine.Messages{Say: func(string) {}}, Times: machine.Times{Pause: 20 * time.Millisecond}}
 }
 
-// taskOf reads the words of a keeper, of whose flags a trial uses few.
-func taskOf(words []string) Task {
-	t := Task{Dir: words[0], Instance: words[1], Spec: job.Spec{CPU: true, Grace: 300 * time.Millisecond}, Care: job.Care{Stop: "SIGTERM"}, Standing: func(status.Standing) string { return "" }}
-	for i, word := range words[2:] {
-		name, value, _ := strings.Cut(word, "=")
+// taskOf reads what an instance asks for, of whose flags a trial uses few.
+func taskOf(_ context.Context, _ *machine.Host, i service.Instance) (t run.Task, err error) {
+	t = run.Task{Spec: job.Spec{CPU: true, Command: i.Command, Grace: 300 * time.Millisecond}, Care: job.Care{Stop: "SIGTERM"}}
+	for _, flag := range i.Flags {
+		name, value, _ := strings.Cut(flag, "=")
 		switch name {
-		case "--instance-hash":
-			t.Hash = value
 		case "--log":
 			t.Care.Log = value
 		case "--timeout":
-			t.Spec.Timeout, t.Mistake = time.ParseDuration(value)
-		case "--":
-			t.Spec.Command = words[2+i+1:]
-			return t
+			t.Spec.Timeout, err = time.ParseDuration(value)
 		}
 	}
-	return t
+	return t, err
 }
 
 // trial is a project of services that need no device.

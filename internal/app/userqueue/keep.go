@@ -2,7 +2,6 @@ package userqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,15 +32,10 @@ const jobFolderVar = "GPUARD_JOB_DIR"
 const cancelGrace = 10 * time.Second
 
 // KeepQueue is the life of a keeper: it ends when there is nothing to do, or another one is there.
-func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
+func KeepQueue(ctx context.Context, host *machine.Host, dir string) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
-	if len(args) != 1 {
-		return errors.New("cannot keep a queue by hand: gpuard submit starts its keeper itself")
-	}
-
-	dir := args[0]
 	if err := checkOwn(dir); err != nil {
 		return err
 	}

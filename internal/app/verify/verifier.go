@@ -3,16 +3,12 @@ package verify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -24,43 +20,43 @@ import (
 // Flag is the first argument of a verifier.
 const Flag = "__verify"
 
-// RunVerifier is the life of a verifier: it watches one run, says one line on what was its standard error, and ends.
-// args are pidfd, stream, PID, lease, its devices, patience, whether to stop a bad job, and whether to say it as JSON.
-func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
-	if len(args) != 8 {
-		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
-	}
+// Orders say what a verifier looks at.
+type Orders struct {
+	PID     int        `json:"pid"` // of the command
+	Lease   string     `json:"lease"`
+	Devices []gpu.UUID `json:"devices"`
+	Oversight
+}
 
-	pidfd, stream, err := launch.InheritWatcherFDs(args[0], args[1])
+// Oversight is how a run is verified while it runs.
+type Oversight struct {
+	Patience time.Duration
+	// End a job that certainly is not where it should be.
+	Stop bool
+	// Say it as one JSON object on a line.
+	JSON bool
+}
+
+// RunVerifier is the life of a verifier: it watches one run, says one line on what was its standard error, and ends.
+// fds are the numbers of a pidfd and of that stream.
+func RunVerifier(ctx context.Context, host *machine.Host, fds []string, o Orders) error {
+	pidfd, stream, err := launch.InheritWatcherFDs(fds[0], fds[1])
 	if err != nil {
 		return err
 	}
 
 	defer pidfd.Close()  //nolint:errcheck // it ends with us
 	defer stream.Close() //nolint:errcheck // no one could read an error here
-	pid, err1 := strconv.Atoi(args[2])
-	patience, err2 := time.ParseDuration(args[5])
-	stop, err3 := strconv.ParseBool(args[6])
-	asJSON, err4 := strconv.ParseBool(args[7])
-	if errors.Join(err1, err2, err3, err4) != nil {
-		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
-	}
-
 	host.Say = func(string) {}
-	s, _ := host.Proc.Stat(pid)
-	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
-	w.lease = &job.Lease{ID: args[3], UID: uint32(os.Geteuid())}
-
-	for id := range strings.SplitSeq(args[4], ",") {
-		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))
-	}
-
-	w.acts = stop
+	s, _ := host.Proc.Stat(o.PID)
+	w := newWatch(host, o.PID, s.Start, o.Patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
+	w.lease = &job.Lease{ID: o.Lease, UID: uint32(os.Geteuid()), Devices: o.Devices}
+	w.acts = o.Stop
 	w.awaitCommand()
 	v := w.watchUntilClear(ctx)
-	v.Stopped = v.Verdict.Bad() && stop && launch.SendSignal(pidfd, syscall.SIGTERM) == nil
+	v.Stopped = v.Verdict.Bad() && o.Stop && launch.SendSignal(pidfd, syscall.SIGTERM) == nil
 
-	return v.Print(stream, asJSON)
+	return v.Print(stream, o.JSON)
 }
 
 // Print writes the result to stream, as one line of text or as JSON.

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,10 +12,15 @@ import (
 )
 
 // StartWatcher starts this program again, as a child of init like a holder, to watch a command, which is or will be
-// process pid: flag is the first argument of its command line, before a pidfd, the number of its stream and args. It
-// has no part in the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It inherits
-// out, and writes lines there.
-func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
+// process pid: flag is the first argument of its command line, before a pidfd, the number of its stream and the orders as
+// JSON. It has no part in the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It
+// inherits out, and writes lines there.
+func StartWatcher(flag string, pid int, out *os.File, orders any) error {
+	text, err := json.Marshal(orders)
+	if err != nil {
+		return err
+	}
+
 	process, err := OpenPidfd(pid)
 	if err != nil {
 		return err
@@ -28,7 +34,7 @@ func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
 
 	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
 
-	return startDetached("what watches the command", flag, holderEnv(), []int{int(process.Fd()), stream}, args)
+	return startDetached("what watches the command", flag, holderEnv(), []int{int(process.Fd()), stream}, []string{string(text)})
 }
 
 // InheritWatcherFDs reads the two descriptors of a watcher's command line: the command's pidfd, and where to write.

@@ -9,6 +9,7 @@
 package logfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -28,9 +28,15 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// CopyFlag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input
-// is the command's standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
+// CopyFlag is the first argument of a process that copies; its orders follow as JSON. Its standard input is the command's
+// standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
 const CopyFlag = "__log"
+
+// CopyOrders say where the output of a command goes.
+type CopyOrders struct {
+	File  string `json:"file"`
+	Limit int64  `json:"limit"` // in bytes
+}
 
 // Log is a file for the output of a command.
 type Log struct {
@@ -72,8 +78,13 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	}
 
 	ask, answers := os.NewFile(uintptr(asked[0]), "ask"), os.NewFile(uintptr(asked[1]), "answers") //nolint:gosec // descriptors
-	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
-	cmd.Args = append([]string{"gpuard", CopyFlag}, cmd.Args[1:]...)
+	orders, err := json.Marshal(CopyOrders{path, limit})
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
+	}
+
+	cmd := exec.Command("/proc/self/exe", CopyFlag, string(orders))
+	cmd.Args[0] = "gpuard"
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs, answers}
 	if show {
@@ -192,19 +203,14 @@ func openForAppend(path string) (*os.File, error) {
 	return file, nil
 }
 
-// CopyOutput copies until both inputs end. args are the file and the limit.
-func CopyOutput(args []string) error {
-	if len(args) != 2 {
-		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
-	}
-
-	limit, err := strconv.ParseInt(args[1], 10, 64)
+// CopyOutput copies until both inputs end.
+func CopyOutput(o CopyOrders) error {
 	var st unix.Stat_t
-	if err != nil || unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+	if unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
 
-	w := &limitedFile{path: args[0], limit: limit}
+	w := &limitedFile{path: o.File, limit: o.Limit}
 	defer w.close()
 
 	for _, pipe := range []int{0, 3} {

@@ -56,9 +56,6 @@ func CommandTable() []cli.Command {
 
 		{Name: "export", Group: cmdtable.GroupClusters, Kind: cmdtable.KindStart, Make: batchcmd.NewExportCommand, Done: "the text is written"},
 		{Name: "simulate", Group: cmdtable.GroupClusters, Make: seecmd.NewSimulateCommand},
-
-		{Name: "project-supervise", Make: projectcmd.NewSuperviseCommand},
-		{Name: "project-keep", Make: projectcmd.NewKeepCommand},
 	}
 }
 

@@ -101,7 +101,7 @@ func isContradicted(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 		return !given(append(superviseFlags(), "torchrun", "ranks")...)
 	case "retry":
 		// A service has restart instead.
-		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
+		return given("keep-while") || cmd.Name() == "service"
 	}
 
 	return false

@@ -3,24 +3,30 @@ package projectfile
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/app/run"
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/status"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/jobflags"
+	"gpuard/internal/ui/planview"
+	"gpuard/internal/ui/translate"
 )
 
 // LoadProject reads a project's file and checks the flags of every service with the parser of gpuard run, so that both
@@ -62,9 +68,7 @@ func AsMistake(err error) error {
 // checkService returns the first mistake. A value with a template is checked when the instance is started.
 func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	trial := &cli.Program{Host: &machine.Host{Project: defaults}}
-	o := &jobflags.RunOptions{}
-	cmd := &cobra.Command{Use: "run"}
-	o.Add(trial, cmd)
+	o, cmd := newParser(trial)
 	set := false
 	for _, flag := range s.Flags {
 		if strings.Contains(flag.Value, "{{") {
@@ -134,6 +138,45 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	}
 
 	return at
+}
+
+// newParser is the parser of the options of a service: those of gpuard run.
+func newParser(p *cli.Program) (*jobflags.RunOptions, *cobra.Command) {
+	o, cmd := &jobflags.RunOptions{}, &cobra.Command{Use: "service", Hidden: true}
+	o.Add(p, cmd)
+	return o, cmd
+}
+
+// KeeperWords are what the keepers of instances read and write for people.
+func KeeperWords() services.Words {
+	standing := func(s status.Standing) string { return planview.StandingLine(s, time.Now(), translate.Language{}, 0) }
+	return services.Words{Read: readInstance, Standing: standing}
+}
+
+// readInstance reads what an instance asks for, which has a log.
+func readInstance(ctx context.Context, host *machine.Host, i service.Instance) (task run.Task, err error) {
+	p := &cli.Program{Host: host}
+	o, cmd := newParser(p)
+	cmd.SetContext(ctx)
+	err = cmd.ParseFlags(i.Flags)
+	if err != nil {
+		return task, flagset.ExplainError(cmd, err)
+	}
+
+	err = flagset.RefuseEmpty(cmd)
+	if err != nil {
+		return task, err
+	}
+
+	spec, care, err := o.Parse(p, cmd, i.Command)
+	if err != nil {
+		return task, err
+	}
+
+	task.Spec, task.Care = spec, *care
+	task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
+
+	return task, err
 }
 
 // ProjectsOf are the projects of this machine.
