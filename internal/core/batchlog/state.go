@@ -10,6 +10,7 @@ package batchlog
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -163,14 +164,7 @@ func (s *State) MayStart(run int) bool {
 	if r.Phase != Waiting || r.Held || s.Paused {
 		return false
 	}
-
-	for _, a := range r.after {
-		if !s.Over(a.Run) {
-			return false
-		}
-	}
-
-	return true
+	return !slices.ContainsFunc(r.after, func(a After) bool { return !s.Over(a.Run) })
 }
 
 // Over reports whether a run has ended and is not started again by itself.

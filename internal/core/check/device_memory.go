@@ -175,10 +175,5 @@ A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which
 
 // everyDevice reports whether all devices that answer satisfy is.
 func everyDevice(l deviceSite, is func(gpu.Device) bool) bool {
-	for _, d := range l.site.Machine.Found.Devices {
-		if isAnswering(d) && !is(d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.site.Machine.Found.Devices, func(d gpu.Device) bool { return isAnswering(d) && !is(d) })
 }

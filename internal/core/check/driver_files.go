@@ -114,11 +114,7 @@ func nodesOf(s hostinfo.Site, want func(hostinfo.Node) bool) []hostinfo.Node {
 }
 
 func nodePathsText(nodes []hostinfo.Node) string {
-	var all []string
-	for _, n := range nodes {
-		all = append(all, n.Path)
-	}
-	return prose.JoinWords(all, "and")
+	return prose.JoinWords(prose.Texts(nodes, func(n hostinfo.Node) string { return n.Path }), "and")
 }
 
 func driverLibrary() Check {

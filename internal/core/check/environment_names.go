@@ -227,10 +227,7 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 // firstSettings names the first few settings, each cut to fit a sentence.
 func firstSettings(settings []string) string {
 	const most = 8
-	var shown []string
-	for _, s := range settings[:min(most, len(settings))] {
-		shown = append(shown, prose.Brief(s))
-	}
+	shown := prose.Texts(settings[:min(most, len(settings))], prose.Brief)
 
 	if more := len(settings) - most; more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))

@@ -71,11 +71,7 @@ func joinDeviceNames(names []string) string {
 
 // addressesText are the PCI addresses of cards.
 func addressesText(cards []hostinfo.Card) string {
-	var all []string
-	for _, c := range cards {
-		all = append(all, c.PCI)
-	}
-	return prose.JoinWords(all, "and")
+	return prose.JoinWords(prose.Texts(cards, func(c hostinfo.Card) string { return c.PCI }), "and")
 }
 
 // smiDeviceID names a device for nvidia-smi, independent of masks.

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func onnxBuild() Check {
@@ -89,10 +90,7 @@ func namedBuilds() []namedBuild {
 }
 
 func buildByName() Check {
-	var names []string
-	for _, one := range namedBuilds() {
-		names = append(names, one.cpu)
-	}
+	names := prose.Texts(namedBuilds(), func(one namedBuild) string { return one.cpu })
 	page := Page{
 		Code: "build-by-name", Title: "A library is the build for the CPU by its name",
 		Text: "`faiss-cpu`, `paddlepaddle` and `mxnet` have no code for GPUs; those for NVIDIA's GPUs are `faiss-gpu` (of conda), `paddlepaddle-gpu` and `mxnet-cu112`. That may be meant: a search in Faiss is often fast enough on the CPU.\n\n" +

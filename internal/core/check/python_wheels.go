@@ -135,11 +135,7 @@ func shareNoFiles(versions []int, at string) bool {
 
 // joinNumbers writes "11 and 12".
 func joinNumbers(versions []int) string {
-	var words []string
-	for _, v := range versions {
-		words = append(words, strconv.Itoa(v))
-	}
-	return strings.Join(words, " and ")
+	return strings.Join(prose.Texts(versions, strconv.Itoa), " and ")
 }
 
 func pathOverWheels() Check {
@@ -233,10 +229,9 @@ func pythonRuns() Check {
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		said := content
 		for _, p := range s.Pythons.Found {
-			var words []string
-			for _, r := range p.Ran {
-				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.CountNoun(r.Devices, "device")))
-			}
+			words := prose.Texts(p.Ran, func(r hostinfo.Probe) string {
+				return fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.CountNoun(r.Devices, "device"))
+			})
 
 			if p.Ran != nil {
 				said = "none of the libraries that doctor knows is installed in " + p.Prefix

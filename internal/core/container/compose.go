@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"gpuard/internal/core/prose"
 )
 
 // Project is what docker compose config --no-interpolate --format json says of a project.
@@ -306,11 +308,7 @@ func (p Project) OverrideText(command string) (string, error) {
 		}
 
 		if s.named {
-			var files []string
-			for _, file := range s.files {
-				files = append(files, strconv.Quote(file))
-			}
-			fmt.Fprintf(b, "    devices: !override [%s]\n", strings.Join(files, ", "))
+			fmt.Fprintf(b, "    devices: !override [%s]\n", strings.Join(prose.Texts(s.files, strconv.Quote), ", "))
 		}
 
 		var ids []string

@@ -210,10 +210,7 @@ func (g grammar) readLetters(word string) (o option, needs bool) {
 	// The only switch of one letter that is judged.
 	judged := ""
 	for i := 1; i < len(word); i++ {
-		name := g.longName(word[i])
-		if name == "" {
-			name = "-" + word[i:i+1]
-		}
+		name := cmp.Or(g.longName(word[i]), "-"+word[i:i+1])
 
 		rest := word[i+1:]
 		if g.takesNone(name) && !strings.HasPrefix(rest, "=") {

@@ -37,10 +37,9 @@ const maxListed = 50
 func (m *Many) Error() string {
 	list := slices.Clone(m.List)
 	slices.SortStableFunc(list, func(a, b One) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	lines := []string{}
-	for _, one := range list[:min(len(list), maxListed)] {
-		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
-	}
+	lines := prose.Texts(list[:min(len(list), maxListed)], func(one One) string {
+		return prose.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text))
+	})
 
 	if more := len(list) - maxListed; more > 0 {
 		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 )
 
 // Change is what a setup wants for one file.
@@ -129,10 +130,5 @@ func PlanRemoval(c Change, now Found, made bool) (Step, error) {
 
 func (f Found) hasSumOf(text string) bool {
 	sum := TextSum(text)
-	for _, known := range f.Known {
-		if known == sum {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.Known, sum)
 }

@@ -14,6 +14,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/option"
+	"gpuard/internal/core/prose"
 )
 
 // Arm is one way to place the commands, as it is written: "alone", "mig:1g.10gb".
@@ -58,10 +59,7 @@ func (a Arm) Kind() Arm {
 // ParseArms reads the names of at least two arms.
 func ParseArms(names []string) ([]Arm, error) {
 	var arms []Arm
-	var known []string
-	for _, a := range Arms() {
-		known = append(known, string(a))
-	}
+	known := prose.Texts(Arms(), func(a Arm) string { return string(a) })
 
 	for _, name := range names {
 		a := Arm(name)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -134,11 +135,7 @@ func (a Answer) Groups() [][]string {
 		waiting = append(waiting, told.Text)
 	}
 
-	var ills []string
-
-	for _, t := range a.Troubles {
-		ills = append(ills, t.Text)
-	}
+	ills := prose.Texts(a.Troubles, func(t Part) string { return t.Text })
 
 	return [][]string{free, waiting, ills}
 }
@@ -148,11 +145,7 @@ func (a Answer) Told() *Start { return cmp.Or(a.Mine, a.Next) }
 
 // Text is the whole line in English.
 func (a Answer) Text() string {
-	var groups []string
-	for _, group := range a.Groups() {
-		groups = append(groups, strings.Join(group, ", "))
-	}
-	return strings.Join(groups, " · ")
+	return strings.Join(prose.Texts(a.Groups(), func(group []string) string { return strings.Join(group, ", ") }), " · ")
 }
 
 // Title is the line for a tab in the background: "2 free", "0 free, 1 GPU unhealthy: lost".

@@ -274,11 +274,7 @@ func spotNames(spots []deviceOrSlice, can []int, count int) string {
 		between = "/"
 	}
 
-	var names []string
-
-	for _, at := range slices.Sorted(slices.Values(can)) {
-		names = append(names, strings.TrimPrefix(spots[at].name, "GPU "))
-	}
+	names := prose.Texts(slices.Sorted(slices.Values(can)), func(at int) string { return strings.TrimPrefix(spots[at].name, "GPU ") })
 
 	return "GPU " + strings.Join(names, between)
 }

@@ -255,10 +255,7 @@ func formOf(name string) textForm {
 
 // oneOf accepts only the given words.
 func oneOf[S ~string](filled bool, words ...S) textForm {
-	var accepted []string
-	for _, w := range words {
-		accepted = append(accepted, string(w))
-	}
+	accepted := prose.Texts(words, func(w S) string { return string(w) })
 
 	return textForm{filled, "one of " + strings.Join(accepted, ", "), func(text string) string {
 		if !slices.Contains(accepted, text) {

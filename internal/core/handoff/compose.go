@@ -5,15 +5,13 @@ import (
 	"strings"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // composeFile is the work as a project of Docker Compose with one service. In its values $$ is one $
 // (docs.docker.com/reference/compose-file/interpolation).
 func composeFile(w *Work) string {
-	var words []string
-	for _, word := range startCommand(w) {
-		words = append(words, escapeDollars(word))
-	}
+	words := prose.Texts(startCommand(w), escapeDollars)
 
 	env := object{}
 	for _, v := range jobVariables(w) {

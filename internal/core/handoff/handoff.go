@@ -20,6 +20,7 @@
 package handoff
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -217,10 +218,7 @@ func startCommand(w *Work) []string {
 		return w.Spec.Command
 	}
 
-	count := r.Count
-	if count == 0 {
-		count = max(1, w.Spec.GPUs, len(w.Spec.Devices))
-	}
+	count := cmp.Or(r.Count, max(1, w.Spec.GPUs, len(w.Spec.Devices)))
 
 	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, portableTorchrun(w.Spec.Command))
 }

@@ -1,11 +1,13 @@
 package handoff
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // jobTTLSeconds is how long a Job and its logs stay when it has ended.
@@ -54,10 +56,7 @@ func jobAnnotations(w *Work) object {
 func repeatSpec(w *Work) object {
 	failures := w.Care.Retries
 	if w.Care.Restart == job.OnFailure {
-		failures = w.Care.Limit
-		if failures == 0 {
-			failures = 1<<31 - 1
-		}
+		failures = cmp.Or(w.Care.Limit, 1<<31-1)
 	}
 
 	limit, fails := "backoffLimit", "FailJob"
@@ -108,10 +107,7 @@ func podSpec(w *Work, claims bool) object {
 }
 
 func containerSpec(w *Work, claims bool) object {
-	words := make([]string, len(startCommand(w)))
-	for i, word := range startCommand(w) {
-		words[i] = escapeExpansion(word)
-	}
+	words := prose.Texts(startCommand(w), escapeExpansion)
 
 	c := object{{"name", "main"}, {"image", w.Image}, {"command", words}}.withField(w.Folder != "", "workingDir", w.Folder)
 	var env []object
@@ -246,9 +242,5 @@ func celString(text string) string {
 }
 
 func celList(list []string) string {
-	var out []string
-	for _, one := range list {
-		out = append(out, celString(one))
-	}
-	return "[" + strings.Join(out, ", ") + "]"
+	return "[" + strings.Join(prose.Texts(list, celString), ", ") + "]"
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,9 +211,5 @@ func (c *deviceHistory) reasonText(s sample) string {
 
 // scaledMinutes are n minutes of this policy's length.
 func (d *Drift) scaledMinutes(n float64) time.Duration {
-	minute := d.Minute
-	if minute == 0 {
-		minute = time.Minute
-	}
-	return time.Duration(n * float64(minute))
+	return time.Duration(n * float64(cmp.Or(d.Minute, time.Minute)))
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -31,10 +32,7 @@ func (l *Lease) Holds(id gpu.UUID) bool {
 
 // String names a given device for users: "GPU 2 (NVIDIA A100-SXM4-80GB)", "MIG 1g.10gb of GPU 2 (…)".
 func (g Given) String() string {
-	label := g.Label
-	if label == "" {
-		label = fmt.Sprintf("GPU %d", g.Index)
-	}
+	label := cmp.Or(g.Label, fmt.Sprintf("GPU %d", g.Index))
 	if g.Profile != "" {
 		label = "MIG " + g.Profile + " of " + label
 	}

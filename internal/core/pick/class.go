@@ -131,12 +131,8 @@ func (q *query) isEverUsable(u *unit) bool {
 		// And not what the job leaves: that does not ask for a weaker one.
 		return false
 	}
-	for _, rule := range []func(*unit) *obstacle{q.visibilityObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle} {
-		if rule(u) != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]func(*unit) *obstacle{q.visibilityObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle},
+		func(rule func(*unit) *obstacle) bool { return rule(u) != nil })
 }
 
 // keepBest sets aside the units that are far below the best by one criterion, and returns the others.

@@ -85,10 +85,7 @@ func (q *query) splitObstacle(u *unit) *obstacle {
 }
 
 func sliceProfiles(d *gpu.Device) []string {
-	var out []string
-	for _, s := range d.MIG {
-		out = append(out, s.Profile)
-	}
+	out := prose.Texts(d.MIG, func(s gpu.MIGDevice) string { return s.Profile })
 	slices.Sort(out)
 
 	return slices.Compact(out)

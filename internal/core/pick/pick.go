@@ -278,10 +278,7 @@ func (q *query) buildPlan(chosen []*unit) job.Plan {
 // modelsText says that the devices are of different models, of which the slowest decides how fast a job is that
 // works in step.
 func modelsText(chosen []*unit) string {
-	var models []string
-	for _, u := range chosen {
-		models = append(models, u.dev.Name)
-	}
+	models := prose.Texts(chosen, func(u *unit) string { return u.dev.Name })
 
 	models = uniqueStrings(models)
 	if len(models) < 2 {

@@ -18,10 +18,7 @@ func (q *query) healthObstacle(u *unit) *obstacle {
 		return nil
 	}
 
-	var remedies []string
-	for _, c := range health.Cures(*u.dev, q.in.Now) {
-		remedies = append(remedies, q.cureText(u, c))
-	}
+	remedies := prose.Texts(health.Cures(*u.dev, q.in.Now), func(c health.Cure) string { return q.cureText(u, c) })
 
 	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: prose.JoinWords(remedies, "and")}
 }

@@ -48,10 +48,7 @@ const maxNamesInText = 3
 
 // processesText names the largest processes and counts the others.
 func (q *query) processesText(ps []gpu.Process) string {
-	var names []string
-	for _, p := range ps[:min(maxNamesInText, len(ps))] {
-		names = append(names, q.processText(p))
-	}
+	names := prose.Texts(ps[:min(maxNamesInText, len(ps))], q.processText)
 	if more := len(ps) - maxNamesInText; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}

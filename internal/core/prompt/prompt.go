@@ -67,10 +67,7 @@ func (q Question) Text() string {
 }
 
 func (q Question) choiceLabels() []string {
-	var list []string
-	for _, c := range q.Choices {
-		list = append(list, c.Label)
-	}
+	list := prose.Texts(q.Choices, func(c Choice) string { return c.Label })
 	return list
 }
 

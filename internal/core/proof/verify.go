@@ -14,6 +14,7 @@
 package proof
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -175,10 +176,7 @@ func Judge(f Facts) Finding {
 		out.Notes = append(out.Notes, f.unusedNotes()...)
 	case f.Unlisted != "":
 		out.Verdict, out.Text = NotMeasurable, f.jobText()+" cannot be looked for on the GPUs: "+f.Unlisted
-		out.Remedy = f.Mend
-		if out.Remedy == "" {
-			out.Remedy = option.Expand("{gpuard status} shows what the driver answers")
-		}
+		out.Remedy = cmp.Or(f.Mend, option.Expand("{gpuard status} shows what the driver answers"))
 	default:
 		out.Verdict, out.Text, out.Remedy = f.judgeUnseen()
 	}

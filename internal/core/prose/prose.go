@@ -59,6 +59,15 @@ func CountNoun(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
+// Texts are the texts of a list's items, in order; nil of an empty list.
+func Texts[T any](list []T, text func(T) string) []string {
+	out := slices.Grow([]string(nil), len(list))
+	for _, item := range list {
+		out = append(out, text(item))
+	}
+	return out
+}
+
 // JoinWords joins as in a sentence: "a, b and c" with the last word "and".
 func JoinWords(parts []string, last string) string {
 	if len(parts) < 2 {

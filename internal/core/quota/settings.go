@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -56,10 +57,7 @@ const (
 // MPSVars returns the limits of a client: memory on each device, by UUID because daemon and client may number
 // devices differently, and the percentage of its processors, 0 for all.
 func MPSVars(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
-	limits := make([]string, len(devices))
-	for i, d := range devices {
-		limits[i] = fmt.Sprintf("%s=%dM", d.UUID, RoomInShare(share)/gpu.MiB)
-	}
+	limits := prose.Texts(devices, func(d job.Given) string { return fmt.Sprintf("%s=%dM", d.UUID, RoomInShare(share)/gpu.MiB) })
 
 	out := []visible.Var{{Name: PinnedVariable, Value: strings.Join(limits, ",")}}
 	if threads > 0 {

@@ -122,15 +122,9 @@ func marksOf(d *status.Device, now time.Time) (all []Mark) {
 // Lasts reports whether what a mark says is there still, in the report of its device.
 func (m *Mark) Lasts(d *status.Device) bool {
 	same := func(o Mark) bool { return o.What == m.What && o.Text == m.Text }
-	if slices.ContainsFunc(marksOf(d, m.At), same) {
-		return true
-	}
-	for i := range d.MIG {
-		if slices.ContainsFunc(marksOf(&d.MIG[i], m.At), same) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(marksOf(d, m.At), same) || slices.ContainsFunc(d.MIG, func(slice status.Device) bool {
+		return slices.ContainsFunc(marksOf(&slice, m.At), same)
+	})
 }
 
 // stateOf is what a device was besides free or leased: its health where that is bad, else its use.

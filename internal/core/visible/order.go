@@ -81,12 +81,7 @@ func pciNumber(s string) (uint64, bool) {
 }
 
 func haveSameModel(devices []*gpu.Device) bool {
-	for _, d := range devices {
-		if d.Name != devices[0].Name {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(devices, func(d *gpu.Device) bool { return d.Name != devices[0].Name })
 }
 
 // compareSpeed compares by compute capability and memory. A reading counts only when every device has it, because

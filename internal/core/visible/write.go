@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // Target is a device, or MIG device, that a job is given.
@@ -235,19 +236,11 @@ func writeAscend(targets []Target, hide bool) []Var {
 }
 
 func indexList(targets []Target) string {
-	return joinTargets(targets, func(t Target) string { return strconv.Itoa(t.Index) })
+	return strings.Join(prose.Texts(targets, func(t Target) string { return strconv.Itoa(t.Index) }), ",")
 }
 
 func uuidList(targets []Target) string {
-	return joinTargets(targets, func(t Target) string { return string(t.UUID) })
-}
-
-func joinTargets(targets []Target, entry func(Target) string) string {
-	out := make([]string, len(targets))
-	for i, t := range targets {
-		out[i] = entry(t)
-	}
-	return strings.Join(out, ",")
+	return strings.Join(prose.Texts(targets, func(t Target) string { return string(t.UUID) }), ",")
 }
 
 // Variables lists every variable that chooses devices for a runtime read here, in a fixed order.

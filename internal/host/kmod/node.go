@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 // DeviceNodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
@@ -89,9 +90,6 @@ func listNames(folder string) ([]string, error) {
 }
 
 func entryNames(entries []fs.DirEntry) []string {
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
+	out := prose.Texts(entries, func(e fs.DirEntry) string { return e.Name() })
 	return out
 }

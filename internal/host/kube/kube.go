@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,12 +160,7 @@ func parseFailure(said string, err error) error {
 }
 
 func hasAny(text string, signs ...string) bool {
-	for _, s := range signs {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(text, sign) })
 }
 
 // getObject decodes one object that a call prints.

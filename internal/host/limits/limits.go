@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/sys"
 )
 
@@ -70,10 +71,7 @@ func rdmaCards(root string) []string {
 		return nil
 	}
 
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
+	names := prose.Texts(entries, func(e os.DirEntry) string { return e.Name() })
 
 	return names
 }

@@ -1,6 +1,7 @@
 package nvsmi
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,12 +51,7 @@ func parseList(out []byte) []namedSlice {
 }
 
 func (r *parsedReport) hasSlices() bool {
-	for _, u := range r.units {
-		if len(u.slices) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.units, func(u unassignedDevice) bool { return len(u.slices) > 0 })
 }
 
 // nameSlices sets the UUIDs of the MIG devices; both outputs number them within their device.

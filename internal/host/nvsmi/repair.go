@@ -2,6 +2,7 @@ package nvsmi
 
 import (
 	"bytes"
+	"slices"
 )
 
 // repairXML makes nvidia-smi's output valid XML without changing any reading:
@@ -68,10 +69,5 @@ func escapeName(name []byte) []byte {
 // startsEntity reports whether s begins with one of XML's five named entities. A number such as "&#10;" may be out of
 // XML's range, so its ampersand is text.
 func startsEntity(s []byte) bool {
-	for _, e := range []string{"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"} {
-		if bytes.HasPrefix(s, []byte(e)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"}, func(e string) bool { return bytes.HasPrefix(s, []byte(e)) })
 }

@@ -1,6 +1,7 @@
 package pyenv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,10 +78,7 @@ func (w SearchScope) SharedFolders(ctx context.Context, version string, user boo
 
 	before = w.readFolders(ctx, paths)
 	if user && version != "" && w.envValue("PYTHONNOUSERSITE") == "" {
-		base := w.envValue("PYTHONUSERBASE")
-		if base == "" {
-			base = filepath.Join(w.envValue("HOME"), ".local")
-		}
+		base := cmp.Or(w.envValue("PYTHONUSERBASE"), filepath.Join(w.envValue("HOME"), ".local"))
 		after = w.readFolders(ctx, []string{filepath.Join(base, "lib", "python"+version, "site-packages")})
 	}
 

@@ -7,6 +7,7 @@ package readiness
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,12 +94,7 @@ func CheckHTTP(ctx context.Context, address string) error {
 		return fmt.Errorf("cannot ask %q: write an address such as http://127.0.0.1:8000/health", address)
 	}
 
-	port := at.Port()
-	if port == "" {
-		port = "80"
-	}
-
-	conn, err := dialAddress(ctx, net.JoinHostPort(at.Hostname(), port))
+	conn, err := dialAddress(ctx, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "80")))
 	if err != nil {
 		return err
 	}

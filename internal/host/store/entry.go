@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // An entry is a pair of files: NAME.json is the content of the lease, and NAME.lock is empty; the lock on it keeps the
@@ -32,13 +34,7 @@ func isEntryName(name string) bool {
 		return true
 	}
 
-	for _, h := range strings.Split(hashes, "+") {
-		if len(h) != 8 || !isPlainASCII(h, 'f') {
-			return false
-		}
-	}
-
-	return true
+	return !slices.ContainsFunc(strings.Split(hashes, "+"), func(h string) bool { return len(h) != 8 || !isPlainASCII(h, 'f') })
 }
 
 // isPlainID reports whether id may be that of a lease or a ticket.
@@ -68,12 +64,7 @@ func entryNameOf(l *job.Lease) string {
 		return l.ID + "-" + job.ManyDevices
 	}
 
-	hashes := make([]string, len(l.Devices))
-	for i, d := range l.Devices {
-		hashes[i] = job.DeviceHash(d)
-	}
-
-	return l.ID + "-" + strings.Join(hashes, "+")
+	return l.ID + "-" + strings.Join(prose.Texts(l.Devices, job.DeviceHash), "+")
 }
 
 // foundEntry is one entry of a user's folder.

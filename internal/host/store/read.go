@@ -39,12 +39,7 @@ func (f *Folder) newReader() *entryReader { return &entryReader{lock: &f.lock, i
 
 // isLocalFault reports whether err comes from this process or machine, and not from what the owner of a file did to it.
 func isLocalFault(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EINTR} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EINTR}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // addProblem records a problem in a folder. After maxProblemsPerFolder of them it adds one for all others, without a

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/source"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/text/yamltree"
@@ -99,10 +100,7 @@ func (r *reader) knownEntries(n *yamltree.Node, table []yamltree.Key, where, of 
 		return nil
 	}
 	return r.KnownEntries(n, table, where, of, func(key *yamltree.Node) {
-		var names []string
-		for _, k := range table {
-			names = append(names, k.Name)
-		}
+		names := prose.Texts(table, func(k yamltree.Key) string { return k.Name })
 
 		if _, here := yamltree.FindKey(table, "expect"); here && key.Text == "time" {
 			r.Wrong(key.At, "unknown key %q%s; write timeout for a limit, or expect for an estimate", key.Text, of)

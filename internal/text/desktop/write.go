@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/launchers"
 	"unicode/utf8"
+
+	"gpuard/internal/core/launchers"
+	"gpuard/internal/core/prose"
 )
 
 // Main is the group of an entry that describes the program; those of its actions begin with Action.
@@ -54,15 +56,9 @@ func Rewrite(src []byte, change func(group, key, value string) (string, bool)) (
 // if there is none.
 func PrefixExec(value string, words, more []string) string {
 	all := unescapeValue(value, 1, 1)
-	parts := make([]string, 0, len(words)+3)
-	for _, w := range words {
-		parts = append(parts, QuoteWord(w))
-	}
+	parts := prose.Texts(words, QuoteWord)
 
-	written := make([]string, len(more))
-	for i, w := range more {
-		written[i] = QuoteWord(w)
-	}
+	written := prose.Texts(more, QuoteWord)
 
 	at := len(value)
 	for _, w := range splitExec(all) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/source"
 	"gpuard/internal/core/suggest"
@@ -46,10 +47,7 @@ func (e *serviceReader) readDependsOn(k yamltree.Entry) {
 
 // checkDependencies finds those on nothing, those that can never be met, and rings.
 func (r *reader) checkDependencies() {
-	var names []string
-	for _, s := range r.project.Services {
-		names = append(names, s.Name)
-	}
+	names := prose.Texts(r.project.Services, func(s service.Service) string { return s.Name })
 	for _, n := range r.needs {
 		i := slices.Index(names, n.on)
 		switch {

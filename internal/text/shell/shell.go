@@ -4,6 +4,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -116,10 +117,7 @@ func shebangStep(src []byte) lint.Step {
 
 // chooseLanguage chooses the grammar. Shells with another grammar are an error.
 func chooseLanguage(name, bang string) (syntax.LangVariant, error) {
-	by := bang
-	if by == "" {
-		by = strings.TrimPrefix(path.Ext(name), ".")
-	}
+	by := cmp.Or(bang, strings.TrimPrefix(path.Ext(name), "."))
 
 	if bang == "" && strings.HasPrefix(by, "z") {
 		// .zshrc, .zshenv, .zprofile.

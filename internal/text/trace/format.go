@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,12 +48,7 @@ func readPhilly(k *jobCollector, c *columns) error {
 		return err
 	}
 
-	user := c.columnValue("user")
-	if user == "" {
-		user = c.columnValue("user_id")
-	}
-
-	return k.addJob(sim.Job{Arrival: at, Lasts: lasts}, gpus, user)
+	return k.addJob(sim.Job{Arrival: at, Lasts: lasts}, gpus, cmp.Or(c.columnValue("user"), c.columnValue("user_id")))
 }
 
 // readOpenb: hkust-adsl/kubernetes-scheduler-simulator, data/csv/openb_pod_list_*.csv. Times are seconds since the beginning
@@ -111,32 +107,17 @@ func readSacct(k *jobCollector, c *columns) error {
 		return err
 	}
 
-	elapsed := c.columnValue("elapsedraw")
-	if elapsed == "" {
-		elapsed = c.columnValue("elapsed")
-	}
-
-	lasts, known, err := parseSlurmSpan("Elapsed", elapsed, time.Second)
+	lasts, known, err := parseSlurmSpan("Elapsed", cmp.Or(c.columnValue("elapsedraw"), c.columnValue("elapsed")), time.Second)
 	if err != nil {
 		return err
 	}
 
-	limit := c.columnValue("timelimitraw")
-	if limit == "" {
-		limit = c.columnValue("timelimit")
-	}
-
-	estimate, _, err := parseSlurmSpan("Timelimit", limit, time.Minute)
+	estimate, _, err := parseSlurmSpan("Timelimit", cmp.Or(c.columnValue("timelimitraw"), c.columnValue("timelimit")), time.Minute)
 	if err != nil {
 		return err
 	}
 
-	tres := c.columnValue("alloctres")
-	if tres == "" {
-		tres = c.columnValue("reqtres")
-	}
-
-	gpus, err := parseGresGPUs(tres)
+	gpus, err := parseGresGPUs(cmp.Or(c.columnValue("alloctres"), c.columnValue("reqtres")))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/option"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/source"
 	"gpuard/internal/core/suggest"
 )
@@ -341,11 +342,7 @@ func (f *Form) ReadSetting(e Entry, of string) (value string, set bool) {
 		f.Wrong(e.Value.At, "%s%s is neither true nor false; write %[1]s: true or %[1]s: false", e.Key.Name, of)
 		return "", false
 	case e.Key.Takes == Texts || e.Key.Takes == Optional:
-		var texts []string
-		for _, item := range f.List(e, of) {
-			texts = append(texts, item.Text)
-		}
-		value = strings.Join(texts, ",")
+		value = strings.Join(prose.Texts(f.List(e, of), func(item Item) string { return item.Text }), ",")
 
 		return value, value != ""
 	}
