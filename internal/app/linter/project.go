@@ -21,6 +21,10 @@ type project struct {
 	copied map[string]bool
 	// The release of PyTorch that a folder asks for, by the folder.
 	torch map[string]string
+	// The folders that were looked at, and those in which a file was linted.
+	folders map[string]bool
+	// The newest release that any of its folders asks for; nil before somebody wants to know.
+	newest *string
 }
 
 // projectOf finds the project of a folder, below a path that was asked for.
@@ -32,7 +36,7 @@ func (c *collector) projectOf(dir, asked string) *project {
 
 	p, known := c.projects[root]
 	if !known {
-		p = &project{root: root, copied: map[string]bool{}, torch: map[string]string{}}
+		p = &project{root: root, copied: map[string]bool{}, torch: map[string]string{}, folders: map[string]bool{}}
 		c.projects[root] = p
 	}
 
@@ -73,7 +77,8 @@ func (p *project) isCopied(dir string) bool {
 	}
 	copied, known := p.copied[dir]
 	if !known {
-		isOthers := slices.Contains(strings.Fields(copiedOften), strings.ToLower(filepath.Base(dir)))
+		name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(dir)), "-main"), "-master")
+		isOthers := slices.Contains(strings.Fields(copiedOften), name)
 		copied = isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
 		p.copied[dir] = copied
 	}
@@ -81,15 +86,36 @@ func (p *project) isCopied(dir string) bool {
 	return copied
 }
 
+// runsWorkflows reports whether GitHub runs the workflows of a folder: those at the root of a repository.
+func (p *project) runsWorkflows(dir string) bool {
+	return filepath.Dir(filepath.Dir(dir)) == p.root || !has(p.root, ".git")
+}
+
 // copiedOften are programs whose whole source stands in repositories of other people.
 const copiedOften = "accelerate alpaca_eval apex colossalai deepspeed detectron2 diffusers fairseq fastchat flash-attention flash_attn " +
 	"gpt-neox llama-factory llama_factory llava lm-evaluation-harness lm_eval megatron-deepspeed megatron-lm mmcv mmdet3d mmdetection mmdetection3d mmsegmentation " +
 	"nemo open_clip openrlhf peft pytorch-lightning pytorch-image-models ray segment-anything sglang transformers trl verl vllm xformers"
 
-// before reports whether the project of a folder asks for a PyTorch that is older than a release.
+// before reports whether the project of a folder asks for a PyTorch that is older than a release: the folder, the nearest one
+// above that says something, or else the newest of all its folders.
 func (p *project) before(dir, release string) bool {
 	asked := p.torchOf(dir)
+	if asked == "" {
+		asked = p.newestTorch()
+	}
 	return asked != "" && compat.Compare(asked, release) < 0
+}
+
+// newestTorch is the newest release that a folder asks for in which a file was linted; "" for none.
+func (p *project) newestTorch() string {
+	if p.newest == nil {
+		newest := ""
+		for dir := range p.folders {
+			newest = newerRelease(newest, p.torchOf(dir))
+		}
+		p.newest = &newest
+	}
+	return *p.newest
 }
 
 // torchOf is the newest release of PyTorch that is asked for in a folder, or in the nearest one above it that asks for
@@ -113,8 +139,9 @@ func (p *project) torchOf(dir string) string {
 		}
 
 		one := torchIn(string(text.Content))
-		if one != "" && (asked == "" || compat.Compare(one, asked) > 0) {
-			asked = one
+		asked = newerRelease(asked, one)
+		if strings.HasPrefix(strings.ToLower(e.Name()), "readme") {
+			asked = newerRelease(asked, torchInProse(string(text.Content)))
 		}
 	}
 
@@ -132,16 +159,29 @@ func asksForPackages() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)^(.*requirements?.*\.(txt|in)|environment.*\.ya?ml|conda.*\.ya?ml|setup\.(py|cfg)|pyproject\.toml|pipfile(\.lock)?|poetry\.lock|.*dockerfile.*|containerfile|readme.*|install.*\.(md|rst|txt|sh)|setup.*\.sh)$`)
 }
 
-// torchIn is the newest release of PyTorch that a text asks for, where it asks for none newer: "==1.13.1", "<2.1",
-// "pytorch=1.7", the image pytorch/pytorch:1.9.0 or NVIDIA's of a month.
-func torchIn(text string) (newest string) {
-	take := func(release string) {
-		if newest == "" || compat.Compare(release, newest) > 0 {
-			newest = release
-		}
+// newerRelease is the newer of two releases, either of which may be "" for none.
+func newerRelease(a, b string) string {
+	if a == "" || b != "" && compat.Compare(b, a) > 0 {
+		return b
 	}
+	return a
+}
 
-	for _, m := range regexp.MustCompile(`(?i)(?:^|[^\w./-])(?:py)?torch["']?\s*(?:>=?\s*[0-9.]+\s*,\s*)?(===?|=|<=|<|~=)\s*["']?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+// torchInProse is the newest release of PyTorch that a page names: "PyTorch 1.7.1", "PyTorch (>= 1.8)", "pytorch 1.10+".
+func torchInProse(text string) (newest string) {
+	for _, m := range regexp.MustCompile(`(?i)\bpytorch[*_`+"`"+`]*(?:\s+version)?\s*[(:]?\s*(?:[>=≥]+\s*)?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+		newest = newerRelease(newest, m[1])
+	}
+	return newest
+}
+
+// torchIn is the newest release of PyTorch that a text asks for, where it asks for none newer: "==1.13.1", "<2.1",
+// "pytorch=1.7", the image pytorch/pytorch:1.9.0 or NVIDIA's of a month. Of ">=1.8" it is 1.8: who promises to run with that
+// needs the names that it knows.
+func torchIn(text string) (newest string) {
+	take := func(release string) { newest = newerRelease(newest, release) }
+
+	for _, m := range regexp.MustCompile(`(?i)(?:^|[^\w./-])(?:py)?torch["']?\s*(?:>=?\s*[0-9.]+\s*,\s*)?(===?|=|<=|<|~=|>=)\s*["']?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
 		release := m[2]
 		if m[1] == "<" {
 			release = lastBefore(release)
@@ -149,7 +189,7 @@ func torchIn(text string) (newest string) {
 		take(release)
 	}
 
-	for _, m := range regexp.MustCompile(`(?m)^\s*["']?torch["']?\s*[=:]\s*(?:\{[^}]*version["']?\s*[=:]\s*)?["'](===?|<=?|~=?|\^)\s*([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\s*["']?torch["']?\s*[=:]\s*(?:\{[^}]*version["']?\s*[=:]\s*)?["'](===?|<=?|>=|~=?|\^)\s*([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
 		// Of Pipfile, Poetry and their locks.
 		release := m[2]
 		switch m[1] {
@@ -169,7 +209,7 @@ func torchIn(text string) (newest string) {
 		take(m[1])
 	}
 
-	for _, m := range regexp.MustCompile(`nvcr\.io/nvidia/pytorch:([0-9]{2}\.[0-9]{2})`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`nvcr\.io/nvidia/[a-z]+:([0-9]{2}\.[0-9]{2})`).FindAllStringSubmatch(text, -1) {
 		take(torchOfMonth(m[1]))
 	}
 
@@ -185,13 +225,17 @@ func lastBefore(release string) string {
 	return fmt.Sprintf("%d.999", n[0]-1)
 }
 
-// torchOfMonth is the PyTorch of NVIDIA's image of a month, as far as it matters: 24.05 is the first with 2.4
-// (https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-24-05.html).
+// torchOfMonth is the PyTorch of NVIDIA's images of a month, as far as it matters: 23.03 is the first with the NCCL of 2.1, 23.11
+// has 2.2, 24.05 has 2.4 (https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/). Those for other libraries have
+// the same NCCL.
 func torchOfMonth(month string) string {
-	if compat.Compare(month, "24.05") < 0 {
-		return "2.3"
+	release := "1.14"
+	for _, step := range [][2]string{{"23.03", "2.1"}, {"23.11", "2.3"}, {"24.05", "2.4"}} {
+		if compat.Compare(month, step[0]) >= 0 {
+			release = step[1]
+		}
 	}
-	return "2.4"
+	return release
 }
 
 // settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a

@@ -67,7 +67,9 @@ func TestPinned(t *testing.T) {
 		{"requirements.txt", "numpy\ntorch==1.13.1+cu117\n", true},
 		{"requirements.txt", "torch>=1.10,<2.1\n", true},
 		{"requirements.txt", "torch<2.4\n", true},
-		{"requirements.txt", "torch>=1.10\n", false},
+		{"requirements.txt", "torch>=1.10\n", true},
+		{"requirements.txt", "torch>=2.4\n", false},
+		{"requirements.txt", "torch\n", false},
 		{"requirements.txt", "torch==2.4.0\n", false},
 		{"requirements.txt", "torch==1.13.1\ntorch==2.6.0\n", false},
 		{"requirements.txt", "mytorch==1.0\nptorch==1.0\n", false},
@@ -75,7 +77,10 @@ func TestPinned(t *testing.T) {
 		{"environment.yml", "dependencies:\n  - pytorch=1.7.1=py3.8_cuda11\n", true},
 		{"Dockerfile", "FROM pytorch/pytorch:1.9.0-cuda11.1-cudnn8-devel\n", true},
 		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:22.09-py3\n", true},
-		{"docker/Dockerfile", "FROM nvcr.io/nvidia/pytorch:22.09-py3\n", false},
+		{"docker/Dockerfile", "FROM nvcr.io/nvidia/pytorch:22.09-py3\n", true},
+		{"docker/Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
+		{"README.md", "Tested with **PyTorch** 1.7.1 and Python 3.8.\n", true},
+		{"README.md", "Requires PyTorch >= 1.8 (or PyTorch 2.6).\n", false},
 		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
 		{"README.md", "conda install pytorch==1.10.1 torchvision==0.11.2\n", true},
 		{"pkg/requirements.txt", "torch==2.5\n", false},
@@ -100,11 +105,23 @@ func TestPinned(t *testing.T) {
 // TestPinnedVariable: PyTorch 2.2 is the first that knows the new names of its variables.
 func TestPinnedVariable(t *testing.T) {
 	gate.Need(t, "python3")
-	for text, want := range map[string]int{"torch = \"==1.10.1\"\n": 0, "torch = \"==2.2.0\"\n": 1, "": 1} {
-		script := "#!/bin/bash\nexport NCCL_ASYNC_ERROR_HANDLING=1\ntorchrun train.py\n"
-		got := lintFiles(t, "variable-old-name", map[string]string{".git/HEAD": "", "jobs/run.sh": script, "Pipfile": text})
-		if len(got) != want {
-			t.Errorf("%q: %q", text, got)
+	for _, c := range []struct {
+		file, text, name string
+		want             int
+	}{
+		{"Pipfile", "torch = \"==1.10.1\"\n", "NCCL_ASYNC_ERROR_HANDLING", 0},
+		{"Pipfile", "torch = \"==2.2.0\"\n", "NCCL_ASYNC_ERROR_HANDLING", 1},
+		{"Pipfile", "", "NCCL_ASYNC_ERROR_HANDLING", 1},
+		{"Dockerfile", "FROM nvcr.io/nvidia/mxnet:20.06-py3\n", "NCCL_MAX_NRINGS", 0},
+		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:23.05-py3\n", "NCCL_MAX_NRINGS", 1},
+		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:23.05-py3\n", "NCCL_ASYNC_ERROR_HANDLING", 0},
+		{"jobs/requirements.txt", "torch==1.6.0\n", "NCCL_LL_THRESHOLD", 0},
+		{"jobs/requirements.txt", "torch==1.7.0\n", "NCCL_LL_THRESHOLD", 1},
+	} {
+		script := "#!/bin/bash\nexport " + c.name + "=1\ntorchrun train.py\n"
+		got := lintFiles(t, "variable-old-name", map[string]string{".git/HEAD": "", "jobs/run.sh": script, c.file: c.text})
+		if len(got) != c.want {
+			t.Errorf("%s with %q and %s: %q", c.file, c.text, c.name, got)
 		}
 	}
 }
@@ -119,6 +136,13 @@ func TestCopied(t *testing.T) {
 	}
 	if got := lintFiles(t, "mask-range", texts); len(got) != 2 {
 		t.Errorf("mistakes: %q", got)
+	}
+
+	const workflow = "on: push\njobs:\n  a:\n    runs-on: gpu\n    steps:\n      - run: docker run --gpus 0 image\n"
+	texts = map[string]string{".git/HEAD": "", ".github/workflows/a.yml": workflow, "old/.github/workflows/b.yml": workflow,
+		"copies/transformers-main/setup.py": "", "copies/transformers-main/run.sh": "docker run --gpus 0 image\n"}
+	if got := lintFiles(t, "gpus-zero", texts); len(got) != 1 || !strings.HasPrefix(got[0], ".github/") {
+		t.Errorf("workflows that run, and copies by the name of an archive: %q", got)
 	}
 }
 

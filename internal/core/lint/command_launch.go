@@ -55,7 +55,7 @@ func lookProcesses(f File) []Finding {
 		}
 
 		n, at, ok := l.neededGPUs(a, i)
-		if !ok {
+		if !ok || a.asksForMask(s) {
 			continue
 		}
 
@@ -162,23 +162,93 @@ func lookDeepspeed(f File) []Finding {
 		}
 
 		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
-		v := l.keyValue(chosen)
-		if !given || !mask.Known || hidesEveryDevice(mask) || !v.Known {
+		v := a.resolveConstant(i, l.keyValue(chosen))
+		list := deviceNumbers(mask)
+		if !given || list == nil || !v.Known || a.asksForMask(s) {
 			continue
 		}
 
-		n, _ := strconv.Atoi(v.Text)
-		_, included, _ := strings.Cut(v.Text, ":")
-		if strings.HasPrefix(strings.TrimLeft(chosen.Name, "-"), "num") && countsFromZero(deviceNumbers(mask), n) || included == mask.Text {
+		taken := deepspeedDevices(chosen.Name, v.Text, list)
+		if len(taken) == 0 || !slices.ContainsFunc(taken, func(n int) bool { return !slices.Contains(list, n) }) {
 			continue
+		}
+
+		option := chosen.Name + " " + v.Text
+		do := "choose in one place: leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken) + ", or " + chosen.Name + " to use " + mask.Text
+		if meant := withinList(taken, list); meant != nil {
+			do = "write: deepspeed --include localhost:" + joinNumbers(meant) + ", or leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken)
 		}
 
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + chosen.Name + " " + v.Text,
-			Why:  "its own options choose among all GPUs of the machine", Do: "write: deepspeed --include localhost:" + mask.Text}, At: v.At})
+			Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + option + ", and uses " + joinNumbers(taken),
+			Why:  "its own options choose among all GPUs of the machine", Do: do}, At: v.At})
 	}
 
 	return all
+}
+
+// deepspeedDevices are the GPUs of the machine that an option of deepspeed chooses, at least; nil where that is not known. list is
+// the list of visible devices, all of which the machine has.
+func deepspeedDevices(option, value string, list []int) (taken []int) {
+	option = strings.TrimLeft(option, "-")
+	n, err := strconv.Atoi(value)
+	if strings.HasPrefix(option, "num") {
+		for i := range min(n, maxDevices) {
+			taken = append(taken, i)
+		}
+		return taken
+	}
+
+	host, devices, named := strings.Cut(value, ":")
+	numbers := deviceNumbers(Value{Text: devices, Known: true})
+	if err == nil || !named || numbers == nil || strings.Contains(host, "@") {
+		return nil
+	}
+
+	if !strings.HasPrefix(option, "e") {
+		return numbers
+	}
+
+	for i := range slices.Max(list) + 1 {
+		if !slices.Contains(numbers, i) {
+			taken = append(taken, i)
+		}
+	}
+
+	return taken
+}
+
+// maxDevices is more GPUs than a machine has.
+const maxDevices = 64
+
+// withinList is what numbers mean that count within a list; nil where one is beyond it.
+func withinList(numbers, list []int) (meant []int) {
+	for _, n := range numbers {
+		if n >= len(list) {
+			return nil
+		}
+		meant = append(meant, list[n])
+	}
+	return meant
+}
+
+func joinNumbers(numbers []int) string {
+	var texts []string
+	for _, n := range numbers {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	return strings.Join(texts, ",")
+}
+
+// asksForMask reports whether a command runs only after a condition on the list of devices, or on what was made of it: then the
+// list has the length that the command counts on.
+func (a indexedFile) asksForMask(s Step) bool {
+	own := slices.ContainsFunc(commandVariables(s), func(w Step) bool { return slices.Contains(maskVariables(), w.Name) })
+	return !own && slices.ContainsFunc(s.Asked, func(name string) bool {
+		return slices.Contains(maskVariables(), name) || slices.ContainsFunc(a.sets[name], func(i int) bool {
+			return containsAny(a.Steps[i].Value.Raw, maskVariables()...)
+		})
+	})
 }
 
 // lookMaskByOption finds programs that make a list of devices of their own of an option, beside the list that they are
@@ -200,7 +270,7 @@ func lookMaskByOption(f File) []Finding {
 
 		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
 		v := a.resolveConstant(i, l.keyValue(k))
-		if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text {
+		if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text || a.asksForMask(s) {
 			continue
 		}
 

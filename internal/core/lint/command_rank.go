@@ -30,8 +30,8 @@ func lookPort(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: p.at})
 	}
 
-	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
-		// Ports are told apart on purpose.
+	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) || len(all) > 0 && takesWholeMachines(f) {
+		// Ports are told apart on purpose, or nobody else is there.
 		return nil
 	}
 
@@ -84,7 +84,8 @@ func meetings(f File) []meeting {
 		}
 
 		l, ok := readLaunch(s)
-		if !ok {
+		if !ok || slices.ContainsFunc(s.Asked, func(name string) bool { return slices.Contains(maskVariables(), name) }) {
+			// In a branch that the list which is written in the file may not reach.
 			continue
 		}
 
@@ -110,11 +111,45 @@ func meetings(f File) []meeting {
 	return all
 }
 
-// isTest reports whether a file is a test by its name: it runs alone, and with processes that it knows.
+// isTest reports whether a file is a test or a lesson by its name: it runs alone, and with processes that it knows.
 func isTest(file string) bool {
-	base := path.Base(file)
-	return strings.HasPrefix(base, "test_") || strings.HasSuffix(base, "_test.py") || base == "conftest.py"
+	base := strings.ToLower(path.Base(file))
+	lesson := strings.HasPrefix(base, "test") || strings.Contains(base, "tutorial") || strings.Contains(strings.TrimSuffix(base, path.Ext(base)), "_test") || base == "conftest.py"
+	folders := strings.Split(strings.ToLower(path.Dir(file)), "/")
+
+	return lesson || slices.ContainsFunc(folders[max(0, len(folders)-foldersAsked):], func(folder string) bool {
+		return isOneOf(folder, "test", "tests", "testing", "tutorial", "tutorials", "lesson", "lessons", "course")
+	})
 }
+
+// foldersAsked is how many folders above a file say what it is for; the others may be anybody's.
+const foldersAsked = 3
+
+// takesWholeMachines reports whether a file's jobs have their machines to themselves: what they ask for is all that most machines
+// have, or a program is started on all of it. Another job cannot be there.
+func takesWholeMachines(f File) bool {
+	a := indexVariables(f)
+	if readBatchRequest(f).gpus >= wholeMachine {
+		return true
+	}
+	for i, s := range f.Steps {
+		text := s.Value.Text
+		if s.Do == Setting && (s.Name == "sbatch.exclusive" || s.Name == "bsub.x" || s.Name == "pbs.l" && strings.Contains(text, "excl") || s.Name == "sbatch.qos" && text == "regular") {
+			return true
+		}
+		if s.Do != Command {
+			continue
+		}
+		l, ok := a.launchAt(i)
+		if n, _, counted := l.neededGPUs(a, i); ok && counted && n >= wholeMachine {
+			return true
+		}
+	}
+	return false
+}
+
+// wholeMachine is as many GPUs as most machines have that several people use.
+const wholeMachine = 8
 
 // startsOthersOnly reports whether a script starts programs of which none is known to compute on GPUs: MASTER_PORT may be
 // theirs.
@@ -147,7 +182,7 @@ func severalMachines(f File) bool {
 	inSlurm := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Name == "sbatch.nodes" })
 	for _, s := range f.Steps {
 		switch {
-		case s.Do == Setting && s.Name == "sbatch.nodes" && s.Value.Text != "1", s.Do == Setting && s.Name == "sbatch.exclusive":
+		case s.Do == Setting && s.Name == "sbatch.nodes" && s.Value.Text != "1":
 			return true
 		case s.Do == Set && s.Name == "MASTER_ADDR" && (!s.Value.Known && !inSlurm || s.Value.Known && !isLocal(s.Value.Text)):
 			return true
@@ -230,7 +265,7 @@ func lookDeviceBeyondMask(f File) []Finding {
 
 		p := programOf(s)
 		inside := deviceOptions(p)
-		if !p.usesGPUs() && len(inside) == 0 {
+		if !p.usesGPUs() && len(inside) == 0 || a.asksForMask(s) {
 			continue
 		}
 

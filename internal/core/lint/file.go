@@ -110,7 +110,8 @@ type Step struct {
 	// The function, service, stage, job or section it belongs to; "" at the top.
 	In string
 	// The spelling: "os.environ[]", "os.putenv", "export", "assignment", "prefix", "ENV", "environment",
-	// "Environment=".
+	// "Environment="; "teardown" of Python, in what undoes the work of a function: finally, and behind the yield of a
+	// fixture or a context manager.
 	How string
 	// Set of a shell variable: children get it.
 	Exported bool
@@ -125,6 +126,8 @@ type Step struct {
 	Beside bool
 	// Inside a branch, loop or try: it may not happen.
 	Maybe bool
+	// Command and Script of a shell: the variables that the conditions around it ask about.
+	Asked []string
 	// Python: the branches it is in, from outside: "i3.1/" is the second arm of the third, an if (l loop, t try, e
 	// expression, m the program itself); "!" when the arm ends with return, break or continue, "!!" when it ends the
 	// program.

@@ -70,6 +70,9 @@ func lookFixedInImage(f File) []Finding {
 }
 
 func lookImageTakesAll(f File) []Finding {
+	if baseTakesAll(f) {
+		return nil
+	}
 	var all []Finding
 	for _, s := range imageVariables(f) {
 		if s.Name == "NVIDIA_VISIBLE_DEVICES" && s.Value.Known && s.Value.Text == "all" {
@@ -79,6 +82,16 @@ func lookImageTakesAll(f File) []Finding {
 	}
 	return all
 }
+
+// baseTakesAll reports whether the image that one is built on has the variable already, or the file makes such an image of NVIDIA
+// anew: to leave it out would change nothing.
+func baseTakesAll(f File) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.Do == Setting && s.Name == "FROM" && gpuImage().MatchString(s.Value.Text) || s.Do == Set && s.Name == "NVIDIA_REQUIRE_CUDA"
+	})
+}
+
+var gpuImage = lazyRegexp(`(?i)(^|/)nvidia/|(^|/)pytorch/|(^|/)tensorflow/.*gpu|(^|/)cuda(gl)?:|rapidsai`)
 
 func lookExportLost(f File) []Finding {
 	if !slices.Contains([]Kind{Dockerfile, Workflow, Notebook, Unit, Makefile, Shell}, f.Kind) {

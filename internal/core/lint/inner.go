@@ -129,7 +129,7 @@ func JoinWords(command Step, words []Word) (Step, bool) {
 // scriptStep makes a step of the text. The shell around it fills in what stands in double quotes; what it does not know
 // stays a variable for the inner shell, too.
 func scriptStep(command Step, text Word, apart bool) (Step, bool) {
-	s := Step{At: text.At, Do: Script, Value: text, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside, Indent: -1, Apart: apart}
+	s := Step{At: text.At, Do: Script, Value: text, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside, Asked: command.Asked, Indent: -1, Apart: apart}
 	if n := len(text.Raw); !text.Known && n > 1 && text.Raw[0] == '"' && text.Raw[n-1] == '"' && text.Text == text.Raw {
 		s.Value.Text = text.Raw[1 : n-1]
 		if strings.Contains(s.Value.Text, `\`) {

@@ -107,10 +107,18 @@ func (m flowStep) masksItself(ways []flow) bool {
 }
 
 func lookPortInPython(f File) (all []Finding) {
+	if isTest(f.Path) {
+		return nil
+	}
+
+	do := "use init_method=\"env://\" and start the program with torchrun --standalone"
+	if slices.ContainsFunc(f.Steps, func(s Step) bool { return s.childStartMethod() != "" }) {
+		do = "let the process that starts the others find a free port and hand it to them"
+	}
+
 	for _, p := range meetingsInPython(f) {
 		if p.number <= maxPort {
-			all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port",
-				Do: "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: p.at})
+			all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: p.at})
 		}
 	}
 	return all

@@ -189,8 +189,8 @@ func ApplyRules(f File, preview bool) []Finding {
 				one.Edits = nil
 			}
 
-			if f.Copied && !one.Severity.Bad() {
-				// Nobody writes another's program anew for a remark.
+			if f.Copied && (f.Kind == Markdown || !one.Severity.Bad()) {
+				// Nobody writes another's program anew for a remark, or its pages.
 				continue
 			}
 

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -94,6 +95,7 @@ func (s Step) relocateStep(inner Step, number int) Step {
 	inner.At = s.relocatePlace(inner.At)
 	inner.Shell = number
 	inner.Maybe, inner.Apart = inner.Maybe || s.Maybe, inner.Apart || s.Apart
+	inner.Asked = slices.Concat(s.Asked, inner.Asked)
 
 	switch {
 	case inner.In == "":

@@ -48,7 +48,7 @@ func lookNotExported(f File) []Finding {
 // isWholeMachine reports whether a list names the first eight GPUs or more, which are all that most machines have.
 func isWholeMachine(list Value) bool {
 	all := deviceNumbers(list)
-	return len(all) >= 8 && countsFromZero(all, len(all))
+	return len(all) >= wholeMachine && countsFromZero(all, len(all))
 }
 
 // unexportedHarm is what a program makes of a variable that the shell keeps to itself.
@@ -93,11 +93,10 @@ func firstProgramWithout(f File, i int) (program, bool) {
 		return program{}, false
 	}
 
+	user, found := program{}, false
 	for _, later := range after {
-		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
-			if !later.Maybe && later.Process == s.Process {
-				return program{}, false
-			}
+		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) && !later.Maybe && later.Process == s.Process {
+			break
 		}
 
 		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
@@ -105,15 +104,21 @@ func firstProgramWithout(f File, i int) (program, bool) {
 		}
 
 		p := programOf(later)
-		if given, ok := p.ownVariable(s.Name); ok && given.Name == s.Name || passesValue(later, s.Name) || slices.Contains([]string{"source", ".", "eval"}, p.name) {
+		if passesValue(later, s.Name) {
+			// Handed on in the open, here or behind a program that has no use for it.
 			return program{}, false
 		}
-		if p.usesGPUs() || isScript(p) {
-			return p, true
+		if found {
+			continue
 		}
+		if given, ok := p.ownVariable(s.Name); ok && given.Name == s.Name || slices.Contains([]string{"source", ".", "eval"}, p.name) {
+			return program{}, false
+		}
+
+		user, found = p, p.usesGPUs() || isScript(p)
 	}
 
-	return program{}, false
+	return user, found
 }
 
 // exportsAnotherWay reports whether a script exports a variable on another way than the one on which it is set: in a process of

@@ -1,38 +1,40 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/prose"
 )
 
-// lookBackslash finds a line that was meant to go on: a backslash with a blank behind it is a blank, and the command
-// ends with the line.
+// lookBackslash finds a command that was meant to go on: a backslash with a blank behind it is a blank, and the command ends
+// with the line. All lines at fault of what was meant as one command are one finding.
 func lookBackslash(f File) []Finding {
 	var all []Finding
-	for _, s := range f.Steps {
-		if s.Do != Command || !isFromShell(f, s) || len(s.Words) == 0 {
+	commands := slices.DeleteFunc(slices.Clone(f.Steps), func(s Step) bool { return s.Do != Command || len(s.Words) == 0 || !isFromShell(f, s) })
+	next := 0
+
+	for i, s := range commands {
+		if i < next || !endsInBlank(s) || !meansGPUs(s) {
 			continue
 		}
 
-		last := s.Words[len(s.Words)-1]
-		if last.Text == "" || strings.TrimSpace(last.Text) != "" || !strings.HasPrefix(last.Raw, `\`) || !meansGPUs(s) {
-			continue
-		}
-
-		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
-			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
+		var parts []Step
+		parts, next = cutParts(commands, i)
+		last := lastWord(s)
+		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line" + furtherLines(parts),
+			Why: blankArgument(s) + ", and the shell takes the next line as another command, which gets neither the variables nor the options of this one",
 			Do:  "remove what stands behind the backslash"}, At: last.At}
 
 		if !f.goesOnBelow(last.At) {
-			found.Severity, found.Why = check.Info, "the command gets a blank as its last word; nothing below belongs to it"
+			found.Severity, found.Why = check.Info, blankArgument(s)+"; nothing below belongs to the command"
 		}
 
 		if strings.Contains(last.Raw, "#") {
 			found.Do += "; a comment cannot stand there"
-			if f.Kind == Markdown {
-				// a list of options with remarks, which may be meant to be read and not to be typed
+			if f.Kind == Markdown && isOptionList(parts) {
 				found.Severity = check.Info
 			}
 		}
@@ -40,6 +42,81 @@ func lookBackslash(f File) []Finding {
 		all = append(all, found)
 	}
 	return all
+}
+
+func lastWord(s Step) Word { return s.Words[len(s.Words)-1] }
+
+// endsInBlank reports whether the last word of a command is a blank behind a backslash.
+func endsInBlank(s Step) bool {
+	last := lastWord(s)
+	return last.Text != "" && strings.TrimSpace(last.Text) == "" && strings.HasPrefix(last.Raw, `\`)
+}
+
+// cutParts are the pieces of what was meant as one command from i on, and the number of the command after them: what stands in the
+// line below a blank behind a backslash, and an option in the line below such a piece.
+func cutParts(commands []Step, i int) (parts []Step, next int) {
+	parts = []Step{commands[i]}
+	for next = i + 1; next < len(commands); next++ {
+		s, before := commands[next], parts[len(parts)-1]
+		below := s.At.Cell == before.At.Cell && s.At.Line == max(before.At.EndLine, lastWord(before).At.EndLine)+1
+		if !below || !endsInBlank(before) && !strings.HasPrefix(s.Words[0].Text, "--") {
+			break
+		}
+		parts = append(parts, s)
+	}
+	return parts, next
+}
+
+// furtherLines names the lines after the first in which the same command is cut.
+func furtherLines(parts []Step) string {
+	var blank, bare []int
+	for i, s := range parts[1:] {
+		line := lastWord(s).At.EndLine
+		switch {
+		case i+2 == len(parts):
+		case endsInBlank(s):
+			blank = append(blank, line)
+		default:
+			bare = append(bare, line)
+		}
+	}
+
+	text := ""
+	if len(blank) > 0 {
+		text = "; the same in " + lineNumbers(blank)
+	}
+	if len(bare) > 0 {
+		text += "; no backslash stands at the end of " + lineNumbers(bare)
+	}
+
+	return text
+}
+
+// lineNumbers names lines: "line 5", "lines 5, 7-9".
+func lineNumbers(lines []int) string {
+	if len(lines) == 1 {
+		return fmt.Sprintf("line %d", lines[0])
+	}
+	return "lines " + prose.Ranges(lines, ", ")
+}
+
+// blankArgument says what becomes of the blank.
+func blankArgument(s Step) string {
+	if len(s.Words) == 1 {
+		return "the shell looks for a program whose name is one blank"
+	}
+	return "the program gets an argument that is one blank"
+}
+
+// isOptionList reports whether most lines of a command have a remark: such a list is meant to be read, and not to be typed.
+func isOptionList(parts []Step) bool {
+	remarks := 0
+	for _, s := range parts {
+		if strings.Contains(lastWord(s).Raw, "#") {
+			remarks++
+		}
+	}
+	return remarks > 2
 }
 
 // goesOnBelow reports whether something stands in the line below a place, as far as the file was read.

@@ -16,18 +16,53 @@ func lookNoBreakSpace(f File) []Finding {
 			continue
 		}
 
-		i := slices.IndexFunc(written(s), hasNoBreakSpace)
-		if i < 0 {
+		values := written(s)
+		i := slices.IndexFunc(values, hasNoBreakSpace)
+		if i < 0 || isForWindows(s) {
 			continue
 		}
 
-		v := written(s)[i]
+		v := values[i]
+		why := "the shell takes it for a letter, so the words around it are one word"
+		right := strings.TrimSpace(strings.ReplaceAll(v.Raw, noBreakSpace, " "))
+		switch {
+		case right == `\`:
+			why = "the shell takes it for a letter, so the backslash does not join the next line to this one"
+			right = "the backslash as the last byte of the line"
+		case right == "":
+			why = "the shell takes it for a letter, so the command gets a word more, which nobody sees"
+			right = neighbours(values, i)
+		}
+
 		all = append(all, Finding{Finding: check.Finding{Seen: "a no-break space (U+00A0) stands in this command, which looks like a blank",
-			Why: "the shell takes it for a letter, so the words around it are one word",
-			Do:  "write a blank in its place: " + strings.TrimRight(strings.ReplaceAll(v.Raw, noBreakSpace, " "), " ")}, At: v.At})
+			Why: why, Do: "type plain blanks: " + right}, At: v.At})
 	}
 	return all
 }
+
+// neighbours are the words that can be seen before and after one, with a blank between.
+func neighbours(values []Value, i int) string {
+	isSeen := func(v Value) bool { return strings.Trim(v.Raw, noBreakSpace) != "" }
+	first := len(values[:i])
+	for first > 0 && !isSeen(values[first]) {
+		first--
+	}
+
+	after := slices.IndexFunc(values[i:], isSeen)
+	if after < 0 {
+		return values[first].Raw
+	}
+
+	return values[first].Raw + " " + values[i+after].Raw
+}
+
+// isForWindows reports whether a command is written for PowerShell or the Windows prompt, by the paths in it: PowerShell takes a
+// no-break space for a blank.
+func isForWindows(s Step) bool {
+	return slices.ContainsFunc(s.Words, func(w Word) bool { return windowsPath().MatchString(w.Raw) })
+}
+
+var windowsPath = lazyRegexp(`(?i)^(\.{1,2}\\[a-z]|[a-z]:\\|.*\.(exe|ps1|bat|cmd)$)`)
 
 const noBreakSpace = "\u00a0"
 

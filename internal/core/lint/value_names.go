@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -60,10 +61,7 @@ func lookOldName(file File) (all []Finding) {
 
 		f := valueFinding(s, seen, old.What, do, "")
 		f.At = s.At
-		if strings.HasPrefix(old.Instead, "TORCH_NCCL_") {
-			// Older ones know the old name alone.
-			f.Since = "2.2"
-		}
+		f.Since = knownSince(old)
 
 		all = append(all, f)
 	})
@@ -71,9 +69,24 @@ func lookOldName(file File) (all []Finding) {
 	return all
 }
 
+// knownSince is the first PyTorch that has the NCCL which reads the new name, or reads it itself: older ones know the old name
+// alone. Which NCCL comes with which PyTorch: pytorch/pytorch, .github/scripts/generate_binary_build_matrix.py.
+func knownSince(old compat.Name) string {
+	switch {
+	case strings.HasPrefix(old.Instead, "TORCH_NCCL_"):
+		return "2.2"
+	case strings.HasSuffix(old.Instead, "_CTAS"):
+		return "2.1"
+	case old.Kind == compat.Gone && strings.HasPrefix(old.Since, "NCCL "):
+		return "1.7"
+	}
+	return ""
+}
+
 func lookDebug(file File) (all []Finding) {
-	if isRepeatable(file) || file.Kind == Markdown {
-		// On purpose, or a page that says what it is for.
+	pipeline := file.Kind == Workflow || file.Kind == GitLab
+	if isRepeatable(file) || file.Kind == Markdown || pipeline || isTest(file.Path) || strings.Contains(strings.ToLower(path.Base(file.Path)), "debug") {
+		// On purpose: a page that says what it is for, a test, the machines of a pipeline.
 		return nil
 	}
 	eachKnownValue(file, func(s Step) {

@@ -1,3 +1,6 @@
+TEARDOWN = "teardown"
+
+
 class Statements(object):
     """Steps said, and the statements that they come from, in the order of the file."""
 
@@ -15,13 +18,14 @@ class Statements(object):
         if key is not None:
             if key in self.asking:
                 how = "os.environ.setdefault"  # the program has looked whether it is there
+            how = TEARDOWN if self.cleaning else how
             step = self.say("set", node, key, how=how)
             if value is not None:
                 step["value"] = self.shaped(value)
 
     def unset(self, node, key, how):
         if key is not None:
-            self.say("unset", node, key, how=how)
+            self.say("unset", node, key, how=TEARDOWN if self.cleaning else how)
 
     def arguments(self, node):
         args = []
@@ -61,6 +65,8 @@ class Statements(object):
                 do(self, s)
             else:
                 self.expressions(s)
+                if self.borrowed and isinstance(s, ast.Expr) and isinstance(s.value, ast.Yield):
+                    self.cleaning = True
 
     def arm(self, letter, number, which, statements):
         if not statements:
@@ -153,7 +159,9 @@ class Statements(object):
                 self.expression(h.type)
             self.arm("t", n, i + 1, h.body)
         self.arm("t", n, 0, s.orelse)
+        before, self.cleaning = self.cleaning, True
         self.block(s.finalbody)
+        self.cleaning = before
 
     def do_with(self, s):
         for item in s.items:
@@ -228,6 +236,7 @@ class Statements(object):
     def body(self, s, name, owner, scope, marks, place, cell, ends):
         self.out, self.inside, self.owner, self.owner_here = place, name, owner, False
         self.scope, self.branch, self.cell, self.ends = Scope(scope), "", cell, ends
+        self.cleaning, self.borrowed = False, any("fixture" in m["ref"] or "contextmanager" in m["ref"] for m in marks)
         a = s.args
         by_option = any(m["ref"] in ("click.option", "click.argument") for m in marks)
         params = getattr(a, "posonlyargs", []) + a.args + a.kwonlyargs

@@ -25,7 +25,7 @@ func (r *reader) readCall(s *scope, c *syntax.CallExpr, redirects []*syntax.Redi
 		return
 	}
 
-	step := lint.Step{At: r.placeOf(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside}
+	step := lint.Step{At: r.placeOf(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside, Asked: s.asked}
 	for _, a := range c.Assigns {
 		w := r.assignmentStep(a, "prefix")
 		w.Do, w.In, w.Process, w.Exported = lint.Set, s.in, s.process, true

@@ -17,6 +17,22 @@ func (r *reader) readDefault(s *scope, condition []*syntax.Stmt, read func()) {
 	s.empty = was
 }
 
+// maxAsked bounds how many variables are kept that the conditions around a command ask about.
+const maxAsked = 50
+
+// withAsked adds the variables that a condition names to those that the conditions around it ask about.
+func withAsked(asked []string, condition syntax.Node) []string {
+	asked = slices.Clip(asked)
+	syntax.Walk(condition, func(n syntax.Node) bool {
+		p, is := n.(*syntax.ParamExp)
+		if is && p.Param != nil && len(asked) < maxAsked && !slices.Contains(asked, p.Param.Value) {
+			asked = append(asked, p.Param.Value)
+		}
+		return true
+	})
+	return asked
+}
+
 // emptyVariables are those that a condition finds empty or missing: [ -z "$A" ], [[ -z $A ]], [ "$A" = "" ] and [ ! "$A" ], with
 // others beside it by && alone.
 func (r *reader) emptyVariables(condition []*syntax.Stmt) (names []string) {

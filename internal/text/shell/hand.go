@@ -85,7 +85,7 @@ func (r *reader) hereDocumentScript(command lint.Step, redirect *syntax.Redirect
 		raw, at.EndColumn = raw[:end], 1
 	}
 
-	script := lint.Step{At: at, Do: lint.Script, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside,
+	script := lint.Step{At: at, Do: lint.Script, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside, Asked: command.Asked,
 		Value: lint.Value{Text: raw, Known: true, At: at, Raw: raw}}
 
 	if strings.ContainsAny(r.rawText(redirect.Word), "\"'\\") {

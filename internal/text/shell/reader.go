@@ -86,13 +86,7 @@ func (r *reader) readCommand(s *scope, stmt *syntax.Stmt) {
 func (r *reader) readBranches(s *scope, c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.IfClause:
-		r.readList(s, c.Cond)
-		for ; c != nil; c = c.Else {
-			r.readDefault(s, c.Cond, func() { r.readBranch(s, c.Then) })
-			if c.Else != nil {
-				r.readBranch(s, c.Else.Cond)
-			}
-		}
+		r.readIf(s, c)
 	case *syntax.WhileClause:
 		r.loops++
 		r.readBranch(s, c.Cond, c.Do)
@@ -111,13 +105,33 @@ func (r *reader) readBranches(s *scope, c syntax.Command) {
 		r.readBranch(s, c.Do)
 	case *syntax.CaseClause:
 		r.readInner(s, c.Word)
+		was := s.asked
+		s.asked = withAsked(was, c.Word)
 		for _, item := range c.Items {
 			r.readBranch(s, item.Stmts)
 		}
+		s.asked = was
 	default:
 		// [[ ]], (( )), let.
 		r.readInner(s, c)
 	}
+}
+
+// readIf reads the arms of a condition: each is reached by what the ones before it ask, too.
+func (r *reader) readIf(s *scope, c *syntax.IfClause) {
+	was := s.asked
+	r.readList(s, c.Cond)
+
+	for ; c != nil; c = c.Else {
+		for _, stmt := range c.Cond {
+			s.asked = withAsked(s.asked, stmt)
+		}
+		r.readDefault(s, c.Cond, func() { r.readBranch(s, c.Then) })
+		if c.Else != nil {
+			r.readBranch(s, c.Else.Cond)
+		}
+	}
+	s.asked = was
 }
 
 func (r *reader) readFunction(s *scope, c *syntax.FuncDecl) {
@@ -139,20 +153,24 @@ func (r *reader) readBinary(s *scope, c *syntax.BinaryCmd) {
 	switch c.Op {
 	case syntax.Pipe, syntax.PipeAll:
 		r.readPipeline(s, c)
-	case syntax.OrStmt:
-		r.readStmt(s, c.X)
-		r.join = "||"
-		was := s.maybe
-		s.maybe = true
-		r.readStmt(s, c.Y)
-		s.maybe = was
 	default:
 		r.readStmt(s, c.X)
-		r.join = "&&"
-		was := s.maybe
-		s.maybe = was || isTest(c.X)
-		r.readDefault(s, []*syntax.Stmt{c.X}, func() { r.readStmt(s, c.Y) })
-		s.maybe = was
+		r.join = c.Op.String()
+		was, asked := s.maybe, s.asked
+		test := isTest(c.X)
+		s.maybe = was || test || c.Op == syntax.OrStmt
+		if last, isChain := c.X.Cmd.(*syntax.BinaryCmd); test && isChain {
+			s.asked = withAsked(asked, last.Y)
+		} else if test {
+			s.asked = withAsked(asked, c.X)
+		}
+
+		if c.Op == syntax.OrStmt {
+			r.readStmt(s, c.Y)
+		} else {
+			r.readDefault(s, []*syntax.Stmt{c.X}, func() { r.readStmt(s, c.Y) })
+		}
+		s.maybe, s.asked = was, asked
 	}
 }
 

@@ -22,7 +22,9 @@ type scope struct {
 	// Inside what runs in the background.
 	beside bool
 	// The variables that were found to be empty: what they are given here is a default.
-	empty     []string
+	empty []string
+	// The variables that the conditions around ask about.
+	asked     []string
 	exportAll bool // set -a
 	exported  map[string]bool
 	// Variables without export: the steps that set them, which a later export makes visible to children.
