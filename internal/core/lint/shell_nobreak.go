@@ -25,11 +25,11 @@ func lookNoBreakSpace(f File) []Finding {
 		v := values[i]
 		why := "the shell takes it for a letter, so the words around it are one word"
 		right := strings.TrimSpace(strings.ReplaceAll(v.Raw, noBreakSpace, " "))
-		switch {
-		case right == `\`:
+		switch right {
+		case `\`:
 			why = "the shell takes it for a letter, so the backslash does not join the next line to this one"
 			right = "the backslash as the last byte of the line"
-		case right == "":
+		case "":
 			why = "the shell takes it for a letter, so the command gets a word more, which nobody sees"
 			right = neighbours(values, i)
 		}
