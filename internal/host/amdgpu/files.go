@@ -98,9 +98,13 @@ func parseProperties(text string) map[string]uint64 {
 		if len(fields) != 2 {
 			continue
 		}
-		if n, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
-			out[fields[0]] = n
+
+		n, err := strconv.ParseUint(fields[1], 10, 64)
+		if err != nil {
+			continue
 		}
+
+		out[fields[0]] = n
 	}
 	return out
 }

@@ -246,11 +246,17 @@ func (f fileReader) graphicsOnlyCards(known []card) []card {
 		}
 
 		for _, entry := range f.listNames(pciFolder, pci, "drm") {
-			if n, ok := strings.CutPrefix(entry, "renderD"); ok {
-				if minor, err := strconv.Atoi(n); err == nil {
-					c.device.Minor = new(minor)
-				}
+			n, isRender := strings.CutPrefix(entry, "renderD")
+			if !isRender {
+				continue
 			}
+
+			minor, err := strconv.Atoi(n)
+			if err != nil {
+				continue
+			}
+
+			c.device.Minor = new(minor)
 		}
 
 		out = append(out, c)

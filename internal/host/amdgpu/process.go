@@ -98,12 +98,20 @@ func (k *kfdProcess) readProcess(folder string) {
 			k.readProcess(name)
 			continue
 		}
-		if id, ok := strings.CutPrefix(name, "vram_"); ok {
-			if n, err := parseWholeNumber(k.readShort(folder, name), maxMemory); err == nil {
-				k.memory[id] += gpu.Bytes(n)
-			}
+
+		id, isMemory := strings.CutPrefix(name, "vram_")
+		if !isMemory {
+			continue
 		}
+
+		n, err := parseWholeNumber(k.readShort(folder, name), maxMemory)
+		if err != nil {
+			continue
+		}
+
+		k.memory[id] += gpu.Bytes(n)
 	}
+
 	for _, queue := range k.listNames(folder, "queues") {
 		if id := k.readShort(folder, "queues", queue, "gpuid"); id != "" {
 			k.queues[id] = true

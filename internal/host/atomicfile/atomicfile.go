@@ -15,15 +15,13 @@ import (
 // one of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is
 // not regular, has more names (hard links), may not be written by this user, or has a text other than before.
 func ReplaceText(path string, before, after []byte) error {
-	p, err := openFolderOf(path)
-	if err == nil {
-		defer p.close()
-		var old unix.Stat_t
-		old, err = p.checkReplaceable()
-		if err == nil {
-			err = replaceOld(p, old, before, after)
-		}
+	p, old, err := openReplaceable(path)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
+	defer p.close()
+	err = replaceOld(p, old, before, after)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
@@ -33,51 +31,71 @@ func ReplaceText(path string, before, after []byte) error {
 
 // CheckReplaceable is the error that ReplaceText would begin with, and that of a folder that takes no new file.
 func CheckReplaceable(path string) error {
-	p, err := openFolderOf(path)
-	if err == nil {
-		defer p.close()
-		_, err = p.checkReplaceable()
-	}
+	p, _, err := openReplaceable(path)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 
+	p.close()
+
 	return CheckWritable(path)
 }
 
-// replaceOld puts the new text in the old one's place.
-func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
+// openReplaceable opens the folder of a file, and returns the data of that file, which can be replaced.
+func openReplaceable(path string) (p *folderEntry, old unix.Stat_t, err error) {
+	p, err = openFolderOf(path)
+	if err != nil {
+		return nil, old, err
+	}
+
+	old, err = p.checkReplaceable()
+	if err != nil {
+		p.close()
+		return nil, old, err
+	}
+
+	return p, old, nil
+}
+
+// replaceOld puts the new text in the old one's place. After an error it removes the name of the new file.
+func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) (err error) {
 	f, named, err := p.createTemporary()
 	if err != nil {
 		return err
 	}
 
 	defer f.Close() //nolint:errcheck // synced before it gets its name
+	defer func() {
+		if err != nil && named {
+			_ = p.dir.Remove(p.temporaryName())
+		}
+	}()
+
 	err = p.fillNewFile(old, f, after)
-	if err == nil {
-		err = p.checkUnchanged(old, before)
+	if err != nil {
+		return err
 	}
 
-	if err == nil && !named {
+	err = p.checkUnchanged(old, before)
+	if err != nil {
+		return err
+	}
+
+	if !named {
 		err = p.removeTemporary()
-		if err == nil {
-			err = p.dir.LinkFile(f, p.temporaryName())
-			named = err == nil
+		if err != nil {
+			return err
 		}
-	}
 
-	if err == nil {
-		err = p.dir.Rename(p.temporaryName(), p.name)
-		if err == nil {
-			return nil
+		err = p.dir.LinkFile(f, p.temporaryName())
+		if err != nil {
+			return err
 		}
+
+		named = true
 	}
 
-	if named {
-		_ = p.dir.Remove(p.temporaryName())
-	}
-
-	return err
+	return p.dir.Rename(p.temporaryName(), p.name)
 }
 
 // fillNewFile fills the new file. The file system has it before it takes the name, so that a crash leaves one of the

@@ -58,14 +58,7 @@ func createFile(path string, text []byte, mode fs.FileMode) error {
 // is not this user's to write.
 func CheckWritable(path string) error {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		err := unix.Access(dir, unix.W_OK|unix.X_OK)
-		if err == nil {
-			var info os.FileInfo
-			info, err = os.Stat(dir)
-			if err == nil && !info.IsDir() {
-				err = unix.ENOTDIR
-			}
-		}
+		err := checkFolder(dir)
 
 		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
 			continue
@@ -78,24 +71,50 @@ func CheckWritable(path string) error {
 	}
 }
 
+// checkFolder is an error unless dir is a folder that this user may write.
+func checkFolder(dir string) error {
+	err := unix.Access(dir, unix.W_OK|unix.X_OK)
+	if err != nil {
+		return err
+	}
+
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return unix.ENOTDIR
+	}
+
+	return nil
+}
+
 // Remove removes a file that holds exactly before.
 func Remove(path string, before []byte) error {
-	p, err := openFolderOf(path)
-	if err == nil {
-		defer p.close()
-		var old unix.Stat_t
-		old, err = p.dir.Lstat(p.name)
-		if err == nil {
-			err = p.checkUnchanged(old, before)
-		}
-
-		if err == nil {
-			err = p.dir.Remove(p.name)
-		}
-	}
+	err := removeUnchanged(path, before)
 	if err != nil {
 		return fmt.Errorf("cannot remove %s: %w", path, err)
 	}
 
 	return nil
+}
+
+func removeUnchanged(path string, before []byte) error {
+	p, err := openFolderOf(path)
+	if err != nil {
+		return err
+	}
+
+	defer p.close()
+	old, err := p.dir.Lstat(p.name)
+	if err != nil {
+		return err
+	}
+
+	err = p.checkUnchanged(old, before)
+	if err != nil {
+		return err
+	}
+
+	return p.dir.Remove(p.name)
 }

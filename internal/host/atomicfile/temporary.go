@@ -24,10 +24,12 @@ func (p *folderEntry) createTemporary() (f *os.File, named bool, err error) {
 	f, err = p.dir.CreateTemp()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
 		err = p.removeTemporary()
-		if err == nil {
-			f, err = p.dir.Create(p.temporaryName())
-			named = true
+		if err != nil {
+			return nil, false, err
 		}
+
+		f, err = p.dir.Create(p.temporaryName())
+		named = true
 	}
 	if err != nil {
 		return nil, false, err

@@ -94,9 +94,13 @@ func closeDriver() {
 		if err != nil || !strings.HasPrefix(target, "/dev/nvidia") && target != "/dev/dxg" {
 			continue
 		}
+
 		var fd int
-		if _, err := fmt.Sscan(e.Name(), &fd); err == nil {
-			_ = unix.Close(fd)
+		_, err = fmt.Sscan(e.Name(), &fd)
+		if err != nil {
+			continue
 		}
+
+		_ = unix.Close(fd)
 	}
 }

@@ -112,16 +112,7 @@ func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) 
 			continue
 		}
 
-		var m DrainMark
-		data, err := readTrusted(d, name, trusted)
-		if err == nil {
-			err = json.Unmarshal(data, &m)
-		}
-
-		if err == nil && name != markFileOf(m.Device) {
-			err = errors.New("content and file name differ")
-		}
-
+		m, err := readMark(d, name, trusted)
 		if err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("cannot use %s: %w", filepath.Join(d.Name(), name), err))
 			continue
@@ -131,6 +122,23 @@ func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) 
 	}
 
 	return found, wrong
+}
+
+func readMark(d *sys.Dir, name string, trusted []uint32) (m DrainMark, err error) {
+	data, err := readTrusted(d, name, trusted)
+	if err != nil {
+		return m, err
+	}
+
+	err = json.Unmarshal(data, &m)
+	if err != nil {
+		return m, err
+	}
+	if name != markFileOf(m.Device) {
+		return m, errors.New("content and file name differ")
+	}
+
+	return m, nil
 }
 
 func markFileOf(id gpu.UUID) string { return job.DeviceHash(id) + ".json" }
@@ -248,9 +256,11 @@ func appendTo(root *sys.Dir, name string, text []byte) error {
 
 	file := os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)) //nolint:gosec // a descriptor
 	err = checkTrusted(fd, file.Name(), []uint32{uint32(os.Geteuid())})
-	if err == nil {
-		_, err = file.Write(text)
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
+
+	_, err = file.Write(text)
 
 	return errors.Join(err, file.Close())
 }

@@ -40,12 +40,14 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 
 	t := &Terminal{file: f}
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	if err == nil {
-		t.before = *mode
-		t.takeForeground(alive)
-		err = t.EnableLineMode()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
 	}
 
+	t.before = *mode
+	t.takeForeground(alive)
+	err = t.EnableLineMode()
 	if err != nil {
 		_ = f.Close()
 		return nil, err

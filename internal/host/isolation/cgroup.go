@@ -97,34 +97,39 @@ func (h hierarchy) inGroup(numbers []isolate.DeviceNumber, use func(dir string) 
 	}
 
 	for range mostTries {
-		dir, err := os.MkdirTemp(parent, wallPrefix+"*")
-		if err == nil {
-			err = os.Chmod(dir, 0o755) //nolint:gosec // programs read the limits of their group there
-		}
-
-		if err == nil {
-			err = h.deny(dir, numbers)
-		}
-
-		if err == nil {
-			err = use(dir)
-		}
-
-		if err == nil {
-			return nil
-		}
-
-		why = err
-		if dir != "" {
-			cgroupfs.Prune(dir)
-		}
-
-		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
+		why = h.tryGroup(parent, numbers, use)
+		if !errors.Is(why, unix.ENOENT) && !errors.Is(why, unix.ENODEV) {
 			break
 		}
 	}
 
 	return why
+}
+
+// tryGroup does once what inGroup does.
+func (h hierarchy) tryGroup(parent string, numbers []isolate.DeviceNumber, use func(dir string) error) (err error) {
+	dir, err := os.MkdirTemp(parent, wallPrefix+"*")
+	if err != nil {
+		return err
+	}
+
+	defer func() {
+		if err != nil {
+			cgroupfs.Prune(dir)
+		}
+	}()
+
+	err = os.Chmod(dir, 0o755) //nolint:gosec // programs read the limits of their group there
+	if err != nil {
+		return err
+	}
+
+	err = h.deny(dir, numbers)
+	if err != nil {
+		return err
+	}
+
+	return use(dir)
 }
 
 // refusal says why no wall can stand below a group.

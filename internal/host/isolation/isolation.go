@@ -118,9 +118,11 @@ func Become(args []string) error {
 
 	var w Wall
 	err := json.Unmarshal([]byte(args[0]), &w)
-	if err == nil {
-		err = becomeBehindWall(w, walledProgram{args[1], args[2:], programEnv()})
+	if err != nil {
+		return startError(args[2], err)
 	}
+
+	err = becomeBehindWall(w, walledProgram{args[1], args[2:], programEnv()})
 
 	var own *ProgramError
 	switch {

@@ -43,18 +43,18 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
 	if full {
 		err = a.mapAllIDs()
+		if err != nil {
+			return err
+		}
 	} else {
 		a.mapOwnIDs()
 	}
 
 	for _, path := range hidden {
-		if err == nil {
-			err = a.coverDevice(path)
+		err = a.coverDevice(path)
+		if err != nil {
+			return err
 		}
-	}
-
-	if err != nil {
-		return err
 	}
 
 	err = a.showWithout(hidden)

@@ -101,32 +101,41 @@ func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 func (m *idMapHandshake) mapChildIDs(pid int) error {
 	_ = unix.Close(m.arrived[1])
 	m.arrived[1] = 0
-	letter := []byte("x")
-	n, err := unix.Read(m.arrived[0], letter)
-	if err == nil && n == 0 {
-		return nil
-	}
-
-	for _, kind := range []string{"uid_map", "gid_map"} {
-		var text string
-		if err == nil {
-			text, err = identityMap("/proc/self/" + kind)
-		}
-		if err != nil {
-			continue
-		}
-		err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
-	}
-
-	if err == nil {
-		_, err = unix.Write(m.mapped[1], letter)
-	}
-
+	err := m.answerChild(pid)
 	if err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
 
 	return nil
+}
+
+// answerChild waits for the child, writes its ids, and tells it.
+func (m *idMapHandshake) answerChild(pid int) error {
+	letter := []byte("x")
+	n, err := unix.Read(m.arrived[0], letter)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		// The child has ended.
+		return nil
+	}
+
+	for _, kind := range []string{"uid_map", "gid_map"} {
+		text, err := identityMap("/proc/self/" + kind)
+		if err != nil {
+			return err
+		}
+
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
+		if err != nil {
+			return err
+		}
+	}
+
+	_, err = unix.Write(m.mapped[1], letter)
+
+	return err
 }
 
 func (m *idMapHandshake) close() {

@@ -126,15 +126,13 @@ func (j *Journal) ReserveSpace(more int64) error {
 	}
 
 	err = unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, info.Size(), more+ahead)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		err = nil
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
+		return j.wrapError(err)
 	}
 
-	if err == nil {
-		j.reserved = info.Size() + more + ahead
-	}
+	j.reserved = info.Size() + more + ahead
 
-	return j.wrapError(err)
+	return nil
 }
 
 // Append writes a line, which must not contain a line break. After an error, no part of it is in the file.
@@ -213,26 +211,34 @@ func (j *Journal) completeSize() (int64, error) {
 // WaitForWrite returns when something was written, or after a second where the kernel cannot tell. Only one goroutine
 // may call it.
 func (j *Journal) WaitForWrite() {
-	if j.changes == nil {
-		watch, err := sys.NewInotify()
-		if err == nil {
-			_, err = watch.Add(j.file.Name(), unix.IN_MODIFY)
-			if err != nil {
-				_ = watch.Close()
-			}
-		}
-
-		if err != nil {
-			time.Sleep(time.Second)
-			return
-		}
-
-		j.changes = watch
-
-		// What was written before it was watched.
+	if j.changes != nil {
+		_, _ = j.changes.Read()
 		return
 	}
-	_, _ = j.changes.Read()
+
+	watch, err := watchWrites(j.file.Name())
+	if err != nil {
+		time.Sleep(time.Second)
+		return
+	}
+
+	// It returns now, because something may have been written before the file was watched.
+	j.changes = watch
+}
+
+func watchWrites(path string) (*sys.Inotify, error) {
+	watch, err := sys.NewInotify()
+	if err != nil {
+		return nil, err
+	}
+
+	_, err = watch.Add(path, unix.IN_MODIFY)
+	if err != nil {
+		_ = watch.Close()
+		return nil, err
+	}
+
+	return watch, nil
 }
 
 // Sync returns when everything is on the disk.
@@ -301,16 +307,16 @@ func TryLock(path string) (*os.File, error) {
 	}
 
 	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-	if err == nil {
-		return file, nil
-	}
-
-	_ = file.Close()
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		_ = file.Close()
 		return nil, nil //nolint:nilnil // that is the answer
 	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
 
-	return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	return file, nil
 }
 
 // IsLocked reports whether a process has the lock.
@@ -407,10 +413,12 @@ func Lock(path string, busy func()) (*os.File, error) {
 // ReplaceFile writes a file in one step, with mode 0600: readers get the old content or the new.
 func ReplaceFile(path string, write func(io.Writer) error) error {
 	dir, err := sys.FollowDir(filepath.Dir(path))
-	if err == nil {
-		defer dir.Close() //nolint:errcheck // nothing is written through it
-		err = replaceIn(dir, filepath.Base(path), write)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	err = replaceIn(dir, filepath.Base(path), write)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
@@ -418,26 +426,32 @@ func ReplaceFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-func replaceIn(dir *sys.Dir, name string, write func(io.Writer) error) error {
+func replaceIn(dir *sys.Dir, name string, write func(io.Writer) error) (err error) {
 	fresh := "." + name + "." + rand.Text()
 	file, err := dir.Create(fresh)
 	if err != nil {
 		return err
 	}
 
-	err = write(file)
-	if err == nil {
-		err = file.Sync()
-	}
+	defer func() {
+		if err != nil {
+			_ = dir.Remove(fresh)
+		}
+	}()
 
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = dir.Rename(fresh, name)
-	}
-
+	err = errors.Join(writeAndSync(file, write), file.Close())
 	if err != nil {
-		_ = dir.Remove(fresh)
+		return err
 	}
 
-	return err
+	return dir.Rename(fresh, name)
+}
+
+func writeAndSync(file *os.File, write func(io.Writer) error) error {
+	err := write(file)
+	if err != nil {
+		return err
+	}
+
+	return file.Sync()
 }

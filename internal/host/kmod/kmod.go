@@ -38,7 +38,7 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 	}
 
 	for _, other := range []string{"nouveau", "nova_core", "vfio_pci"} {
-		if _, err := os.Stat(filepath.Join(root, "sys/module", other)); err == nil {
+		if fileExists(root, "sys/module/"+other) {
 			d.Others = append(d.Others, other)
 		}
 	}

@@ -33,25 +33,34 @@ type Question struct {
 // when the question was asked.
 func (q *Question) UseProgramOf(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
 	o := &childDescriptors{}
-	folder, err := o.openPath(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
-	program := -1
-	if err == nil {
-		program, err = o.openPath(folder, "exe")
-	}
-
-	const own = "/proc/self/fd"
-	if err == nil && !same(own, folder) {
-		err = errors.New("it is not the same process any more")
-	}
-
+	folder, program, err := o.openProgramOf(pid, same)
 	if err != nil {
 		_ = o.Close()
 		return nil, fmt.Errorf("cannot start the program of process %d again: %w", pid, err)
 	}
 
-	q.Path, q.Dir = fmt.Sprintf("%s/%d", own, program), fmt.Sprintf("%s/%d/cwd", own, folder)
+	q.Path, q.Dir = fmt.Sprintf("%s/%d", ownDescriptors, program), fmt.Sprintf("%s/%d/cwd", ownDescriptors, folder)
 
 	return o, nil
+}
+
+const ownDescriptors = "/proc/self/fd"
+
+func (o *childDescriptors) openProgramOf(pid int, same func(procfs string, number int) bool) (folder, program int, err error) {
+	folder, err = o.openPath(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return -1, -1, err
+	}
+
+	program, err = o.openPath(folder, "exe")
+	if err != nil {
+		return -1, -1, err
+	}
+	if !same(ownDescriptors, folder) {
+		return -1, -1, errors.New("it is not the same process any more")
+	}
+
+	return folder, program, nil
 }
 
 // childDescriptors are descriptors that a child has until it executes its program.

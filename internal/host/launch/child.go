@@ -252,16 +252,19 @@ func (c *Child) SendSignal(name string) {
 // StartHolder starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's
 // lock. It is for Born.
 func (c *Child) StartHolder(keep int, lock *os.File, args ...string) error {
+	defer func() {
+		_ = unix.Close(keep)
+		_ = lock.Close()
+	}()
+
 	pidfd, err := OpenPidfd(c.PID())
-	if err == nil {
-		err = StartHolderFor(pidfd, keep, args...)
-		_ = pidfd.Close()
+	if err != nil {
+		return err
 	}
 
-	_ = unix.Close(keep)
-	_ = lock.Close()
+	defer pidfd.Close() //nolint:errcheck // the holder has its own
 
-	return err
+	return StartHolderFor(pidfd, keep, args...)
 }
 
 // WaitAndExit waits for the child's end and ends this process in the same way. It does not return.

@@ -175,9 +175,12 @@ func OpenDescriptors() map[int]bool {
 		}
 
 		// The descriptor of the listing itself is closed by now, and a library may get its number.
-		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil { //nolint:gosec // not negative
-			open[n] = true
+		_, err = unix.FcntlInt(uintptr(n), unix.F_GETFD, 0) //nolint:gosec // not negative
+		if err != nil {
+			continue
 		}
+
+		open[n] = true
 	}
 
 	return open

@@ -29,10 +29,12 @@ const LockPatience = time.Second
 // line, which is none of its lines.
 func AppendLine(path string, line []byte, most int64) error {
 	dir, err := sys.OpenOwnFolder(filepath.Dir(path), 0o700)
-	if err == nil {
-		defer dir.Close() //nolint:errcheck // nothing is written through it
-		err = appendToFile(dir, filepath.Base(path), line, most)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	err = appendToFile(dir, filepath.Base(path), line, most)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}

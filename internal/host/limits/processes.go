@@ -74,11 +74,12 @@ func SetLimits(text string) error {
 		}
 
 		number, err := strconv.Atoi(f[0])
-		var now unix.Rlimit
-		if err == nil {
-			err = unix.Getrlimit(number, &now)
+		if err != nil {
+			return fmt.Errorf("cannot set the limit %q: %w", one, err)
 		}
 
+		var now unix.Rlimit
+		err = unix.Getrlimit(number, &now)
 		if err != nil {
 			return fmt.Errorf("cannot set the limit %q: %w", one, err)
 		}

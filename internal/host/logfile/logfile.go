@@ -267,9 +267,13 @@ func (s outputStream) copyToLog(w *limitedFile) {
 
 // countUnread is how many bytes are in the pipe (FIONREAD); 0 when it is closed.
 func (s outputStream) countUnread() (bytes int) {
-	if conn, err := s.from.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) //nolint:gosec // a descriptor
+	conn, err := s.from.SyscallConn()
+	if err != nil {
+		return 0
 	}
+
+	_ = conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) //nolint:gosec // a descriptor
+
 	return bytes
 }
 
@@ -342,16 +346,23 @@ func (w *limitedFile) isBehind(streams []outputStream) bool {
 
 // writeOutput does not fail the command. If the disk is full, the log is not complete, which is reported once.
 func (w *limitedFile) writeOutput(b []byte) {
-	err := w.openOrRotate(int64(len(b)))
-	if err == nil {
-		var n int
-		n, err = w.file.Write(b)
-		w.size += int64(n)
-	}
+	err := w.appendOutput(b)
 	if err != nil && w.failed == nil {
 		w.failed = err
 		_ = writeAll(2, fmt.Appendf(nil, "gpuard: the log is not complete: %v\n", err))
 	}
+}
+
+func (w *limitedFile) appendOutput(b []byte) error {
+	err := w.openOrRotate(int64(len(b)))
+	if err != nil {
+		return err
+	}
+
+	n, err := w.file.Write(b)
+	w.size += int64(n)
+
+	return err
 }
 
 // openOrRotate opens the file, or rotates it if it is full.

@@ -29,31 +29,41 @@ func ResumeCopy(path, source string) (io.WriteCloser, error) {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
 
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
+	}
+
+	start, err := startOfSource(path+".from", source, info.Size())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
+	}
+
+	return &skippingWriter{file, max(0, info.Size()-start)}, nil
+}
+
+// startOfSource returns where in the log the source begins, and notes a new source, which begins at the end of the log.
+func startOfSource(path, source string, end int64) (int64, error) {
 	var from struct {
 		Source string `json:"source"`
 		Start  int64  `json:"start"`
 	}
 
-	info, err := file.Stat()
+	text, err := os.ReadFile(path)
 	if err == nil {
-		if text, rerr := os.ReadFile(path + ".from"); rerr == nil {
-			// A damaged one is another source.
-			_ = json.Unmarshal(text, &from)
-		}
-		if from.Source != source {
-			from.Source, from.Start = source, info.Size()
-
-			// text and a number.
-			text, _ := json.Marshal(from)
-			err = writeSource(path+".from", text)
-		}
+		// A damaged one is another source.
+		_ = json.Unmarshal(text, &from)
+	}
+	if from.Source == source {
+		return from.Start, nil
 	}
 
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
-	}
+	from.Source, from.Start = source, end
 
-	return &skippingWriter{file, max(0, info.Size()-from.Start)}, nil
+	// text and a number.
+	text, _ = json.Marshal(from)
+
+	return end, writeSource(path, text)
 }
 
 func writeSource(path string, text []byte) error {

@@ -54,7 +54,7 @@ func FindControl(ctx context.Context, pipe, temporary string, uid int) (*Control
 	}
 	if pipe != "" && checkOwner(pipe, uid) == nil {
 		c := &Control{pipe, path}
-		if _, err := c.runCommand(ctx, "get_server_list"); err == nil {
+		if c.isAnswering(ctx) {
 			return c, nil
 		}
 	}
@@ -124,10 +124,16 @@ func (c *Control) Lock() (func(), error) {
 	}
 }
 
+// isAnswering reports whether a daemon answers in the folder.
+func (c *Control) isAnswering(ctx context.Context) bool {
+	_, err := c.runCommand(ctx, "get_server_list")
+	return err == nil
+}
+
 // Start starts the daemon, if it does not run yet. The daemon sees every GPU of the machine, even if this process sees
 // fewer: jobs name their devices by UUID, and a daemon that sees fewer would number them differently.
 func (c *Control) Start(ctx context.Context) error {
-	if _, err := c.runCommand(ctx, "get_server_list"); err == nil {
+	if c.isAnswering(ctx) {
 		return nil
 	}
 	if err := sys.MkdirAll(c.LogFolder(), 0o700); err != nil {

@@ -179,14 +179,13 @@ func (l *Library) recountDevices(ctx context.Context, asked bool, limit time.Dur
 // called only after a failure.
 func openControlNode() error {
 	file, err := os.OpenFile("/dev/nvidiactl", os.O_RDWR, 0)
-	if err == nil {
-		return file.Close()
-	}
-
 	var path *os.PathError
 	if errors.As(err, &path) {
 		return path.Err
 	}
+	if err != nil {
+		return err
+	}
 
-	return err
+	return file.Close()
 }

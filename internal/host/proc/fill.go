@@ -146,12 +146,12 @@ func (f FS) realUID(pid int) (uint32, bool) {
 // none: for kernel threads, zombies, programs that erased it, and processes that are stuck in the kernel.
 func (f FS) commandLine(pid int, comm string) string {
 	b, err := f.readSlow(2*maxCommandLength, strconv.Itoa(pid), "cmdline")
-	line := ""
-	if err == nil {
-		b = bytes.TrimRight(b, "\x00")
-		line = strings.TrimSpace(prose.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
+	if err != nil {
+		return "[" + comm + "]"
 	}
 
+	b = bytes.TrimRight(b, "\x00")
+	line := strings.TrimSpace(prose.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
 	if line == "" {
 		return "[" + comm + "]"
 	}
@@ -229,9 +229,12 @@ func (f FS) readFamily() childrenByParent {
 
 	c := childrenByParent{}
 	for _, p := range pids {
-		if s, err := f.Stat(p); err == nil {
-			c[s.PPID] = append(c[s.PPID], p)
+		s, err := f.Stat(p)
+		if err != nil {
+			continue
 		}
+
+		c[s.PPID] = append(c[s.PPID], p)
 	}
 
 	return c

@@ -40,12 +40,8 @@ func newCgroup(number int) *cgroup {
 	}
 
 	file, err := os.Open(g.dir)
-	if err == nil {
-		err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
-	}
-
 	g.file = file
-	if err != nil {
+	if err != nil || unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK) != nil {
 		g.emptyAndRemove()
 		return nil
 	}

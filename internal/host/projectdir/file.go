@@ -140,10 +140,12 @@ func writeJSON(path string, v any) error {
 // replaceFile replaces a file in one step: a reader gets the old content or the new.
 func replaceFile(path string, data []byte) error {
 	dir, err := sys.FollowDir(filepath.Dir(path))
-	if err == nil {
-		defer dir.Close() //nolint:errcheck // nothing is written through it
-		err = dir.Replace(filepath.Base(path), data, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
 	}
+
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	err = dir.Replace(filepath.Base(path), data, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
 	}

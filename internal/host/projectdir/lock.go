@@ -92,11 +92,7 @@ func lockPath(path string) (*Lock, error) {
 		}
 
 		lock := &Lock{file}
-		err = checkRegular(file)
-		if err == nil {
-			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-		}
-
+		err = lockRegular(file)
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
 			lock.Release()
@@ -112,6 +108,15 @@ func lockPath(path string) (*Lock, error) {
 		lock.Release()
 	}
 	return nil, fmt.Errorf("cannot lock %s: it is being replaced again and again", path)
+}
+
+func lockRegular(file *os.File) error {
+	err := checkRegular(file)
+	if err != nil {
+		return err
+	}
+
+	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
 // isLocked reports whether a process has the lock. It takes no lock.

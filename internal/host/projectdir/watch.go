@@ -43,15 +43,7 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	if only != "" {
 		err = w.addWatch(f.instancePath(only, ""))
 	} else {
-		err = w.addWatch(f.Path)
-		if err == nil {
-			err = w.addWatch(f.filePath(instancesFolder))
-		}
-
-		for _, name := range f.Instances() {
-			// It may be gone already.
-			_ = w.addWatch(f.instancePath(name, ""))
-		}
+		err = w.addProject()
 	}
 
 	if err != nil {
@@ -63,6 +55,26 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	go w.readEvents(ctx)
 
 	return w, nil
+}
+
+// addProject watches the project and all of its instances.
+func (w *Watcher) addProject() error {
+	err := w.addWatch(w.folder.Path)
+	if err != nil {
+		return err
+	}
+
+	err = w.addWatch(w.folder.filePath(instancesFolder))
+	if err != nil {
+		return err
+	}
+
+	for _, name := range w.folder.Instances() {
+		// It may be gone already.
+		_ = w.addWatch(w.folder.instancePath(name, ""))
+	}
+
+	return nil
 }
 
 // Close ends the watch. Changed is not closed.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -91,26 +90,19 @@ func (f *Folder) HasClaimed() bool {
 	}
 
 	dir, err := root.Dir("leases/" + name)
-	if err == nil {
-		_ = dir.Close()
+	if err != nil {
+		return false
 	}
 
-	return err == nil
+	_ = dir.Close()
+
+	return true
 }
 
 // Leases lists the live leases of all users. It does not take the folder lock: a lease may appear or end while it
 // reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
-	var own, others []foundEntry
-	var problems []Problem
-	root, err := f.openFolder()
-	if err == nil {
-		defer root.Close() //nolint:errcheck // read only
-		var r *entryReader
-		r, own, others, err = f.readFolder(root)
-		problems = r.problems
-	}
-
+	own, others, problems, err := f.readLeases()
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
@@ -118,16 +110,30 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 	return liveLeases(own, others), problems
 }
 
+// readLeases returns also with an error what it could read.
+func (f *Folder) readLeases() (own, others []foundEntry, problems []Problem, err error) {
+	root, err := f.openFolder()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	defer root.Close() //nolint:errcheck // read only
+	r, own, others, err := f.readFolder(root)
+
+	return own, others, r.problems, err
+}
+
 // readFolder returns the entries of this folder and those of the other state folders apart, because the folder lock
 // protects only the entries of this one.
 func (f *Folder) readFolder(root *sys.Dir) (r *entryReader, own, others []foundEntry, err error) {
 	r = f.newReader()
 	own, err = r.readAllEntries(root)
-	mine := r.mine
-	if err == nil {
-		others, err = f.readOthers(root, r)
+	if err != nil {
+		return r, own, nil, err
 	}
 
+	mine := r.mine
+	others, err = f.readOthers(root, r)
 	r.mine = mine
 
 	return r, own, others, err
@@ -173,9 +179,11 @@ func (r *entryReader) readOtherFolder(path string, here *unix.Stat_t) (all []fou
 	}
 
 	_, err = r.checkFolder(root)
-	if err == nil {
-		all, err = r.readAllEntries(root)
+	if err != nil {
+		return nil, st.Uid, err
 	}
+
+	all, err = r.readAllEntries(root)
 
 	return all, st.Uid, err
 }
@@ -347,8 +355,7 @@ func newID(taken map[string]bool) string {
 	}
 }
 
-// writeLease makes the two files of a lease: the content first and the locked file last, because that file makes it a
-// lease.
+// writeLease makes the two files of a lease.
 func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	l := &d.lease
 	dir, err := openOwnFolder(root, "leases", folderName(l))
@@ -357,40 +364,8 @@ func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	}
 
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	name, fresh := entryNameOf(l), newPrefix+l.ID
-	content, err := json.Marshal(l)
-	if err == nil && len(content) >= maxEntrySize {
-		err = fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
-	}
-
-	if err == nil {
-		err = dir.Write(fresh+jsonSuffix, append(content, '\n'), 0o644)
-	}
-
+	lock, err := f.writeLeaseFiles(dir, d)
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
-	}
-
-	lock, err := createLock(dir, fresh+lockSuffix, nil)
-	if err == nil {
-		err = f.writeState(d.state)
-	}
-
-	if err == nil {
-		err = dir.Rename(fresh+jsonSuffix, name+jsonSuffix)
-	}
-
-	if err == nil {
-		err = dir.Rename(fresh+lockSuffix, name+lockSuffix)
-	}
-
-	if err != nil {
-		for _, n := range []string{fresh + jsonSuffix, fresh + lockSuffix, name + jsonSuffix} {
-			_ = dir.Remove(n)
-		}
-		if lock != nil {
-			_ = lock.Close()
-		}
 		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
 	}
 
@@ -399,33 +374,55 @@ func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// createLock creates the file that keeps an entry alive, and locks it before other users can open it. If it were
-// readable from the start, another process could take a read lock before the owner locks it.
-func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
-	lock, err := dir.Create(name)
+// writeLeaseFiles makes the content first and the locked file last, because that file makes it a lease. After an error
+// it leaves neither.
+func (f *Folder) writeLeaseFiles(dir *sys.Dir, d *leaseDraft) (*os.File, error) {
+	name, fresh := entryNameOf(&d.lease), newPrefix+d.lease.ID
+	content, err := encodeEntry(&d.lease)
 	if err != nil {
 		return nil, err
 	}
 
-	if len(content) > 0 {
-		_, err = lock.Write(content)
-	}
-
-	if err == nil {
-		err = holdEntry(lock.Fd())
-	}
-
-	if err == nil {
-		err = lock.Chmod(0o644)
-	}
-
+	err = dir.Write(fresh+jsonSuffix, content, 0o644)
 	if err != nil {
+		return nil, err
+	}
+
+	removeFiles := func() {
+		for _, n := range []string{fresh + jsonSuffix, fresh + lockSuffix, name + jsonSuffix} {
+			_ = dir.Remove(n)
+		}
+	}
+
+	lock, err := createLock(dir, fresh+lockSuffix, nil)
+	if err != nil {
+		removeFiles()
+		return nil, err
+	}
+
+	err = f.publishLease(dir, d.state, fresh, name)
+	if err != nil {
+		removeFiles()
 		_ = lock.Close()
-		_ = dir.Remove(name)
 		return nil, err
 	}
 
 	return lock, nil
+}
+
+// publishLease writes the state and gives the two files of a lease their names.
+func (f *Folder) publishLease(dir *sys.Dir, state lockState, fresh, name string) error {
+	err := f.writeState(state)
+	if err != nil {
+		return err
+	}
+
+	err = dir.Rename(fresh+jsonSuffix, name+jsonSuffix)
+	if err != nil {
+		return err
+	}
+
+	return dir.Rename(fresh+lockSuffix, name+lockSuffix)
 }
 
 // sweepOwnLeases removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the

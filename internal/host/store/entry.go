@@ -13,6 +13,7 @@ import (
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
+	"gpuard/internal/host/sys"
 )
 
 // An entry is a pair of files: NAME.json is the content of the lease, and NAME.lock is empty; the lock on it keeps the
@@ -107,16 +108,15 @@ func (r *entryReader) openRegular(dirFD int, name string, owner *uint32) (int, e
 
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	if err == nil {
-		switch {
-		case r.lock != nil && r.lock.isLockFile(&st):
-			r.lock.closeLater(fd)
-			return -1, errFolderLock
-		case st.Mode&unix.S_IFMT != unix.S_IFREG:
-			err = errors.New("not a regular file")
-		case owner != nil && isForeign(r.ids, st.Uid, *owner):
-			err = fmt.Errorf("it belongs to uid %d", st.Uid)
-		}
+	switch {
+	case err != nil:
+	case r.lock != nil && r.lock.isLockFile(&st):
+		r.lock.closeLater(fd)
+		return -1, errFolderLock
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		err = errors.New("not a regular file")
+	case owner != nil && isForeign(r.ids, st.Uid, *owner):
+		err = fmt.Errorf("it belongs to uid %d", st.Uid)
 	}
 
 	if err != nil {
@@ -146,4 +146,51 @@ func (r *entryReader) readEntry(dirFD int, name string, owner *uint32) ([]byte, 
 	}
 
 	return data, err
+}
+
+// encodeEntry returns the content of a lease or a ticket as it is written.
+func encodeEntry(entry any) ([]byte, error) {
+	content, err := json.Marshal(entry)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) >= maxEntrySize {
+		return nil, fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
+	}
+
+	return append(content, '\n'), nil
+}
+
+// createLock creates the file that keeps an entry alive, and locks it before other users can open it. If it were
+// readable from the start, another process could take a read lock before the owner locks it.
+func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
+	lock, err := dir.Create(name)
+	if err != nil {
+		return nil, err
+	}
+
+	err = fillLock(lock, content)
+	if err != nil {
+		_ = lock.Close()
+		_ = dir.Remove(name)
+		return nil, err
+	}
+
+	return lock, nil
+}
+
+func fillLock(lock *os.File, content []byte) error {
+	if len(content) > 0 {
+		_, err := lock.Write(content)
+		if err != nil {
+			return err
+		}
+	}
+
+	err := holdEntry(lock.Fd())
+	if err != nil {
+		return err
+	}
+
+	return lock.Chmod(0o644)
 }

@@ -151,18 +151,18 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 		}
 
 		root, same, err := l.reopenFolder()
-		if err == nil && same {
+		if err != nil {
+			l.unlock()
+			return nil, false, err
+		}
+		if same {
 			l.deaf = ignoreStop()
 			return root, replaced, nil
 		}
 
 		// The file or the folder was replaced, so the lock that this process holds protects nothing.
-		var fresh *lockFile
-		if err == nil {
-			fresh, err = openLock(root, l.owner)
-			_ = root.Close()
-		}
-
+		fresh, err := openLock(root, l.owner)
+		_ = root.Close()
 		if err != nil {
 			l.unlock()
 			return nil, false, err

@@ -266,11 +266,7 @@ func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, con
 		return e, nil
 	}
 
-	data, err := r.readEntry(dirFD, name+jsonSuffix, &uid)
-	if err == nil {
-		err = decodeLease(data, &e.lease)
-	}
-
+	err = r.readLease(dirFD, name, &uid, &e.lease)
 	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		// It ended while it was read.
 		return nil, nil
@@ -282,4 +278,13 @@ func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, con
 	}
 
 	return e, err
+}
+
+func (r *entryReader) readLease(dirFD int, name string, uid *uint32, l *job.Lease) error {
+	data, err := r.readEntry(dirFD, name+jsonSuffix, uid)
+	if err != nil {
+		return err
+	}
+
+	return decodeLease(data, l)
 }

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/sys"
 )
 
 // The kernel's time of its file decides the place of a ticket in the line, so that file is never written again. If the
@@ -59,21 +60,10 @@ func (f *Folder) RenewTicket(w *Waiting, boot string, devices, known []gpu.UUID)
 // readRenewal reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its
 // owner, and the ticket counts as it was written.
 func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) error {
-	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
-	var now ticketRenewal
-	if err == nil {
-		err = json.Unmarshal(data, &now)
-	}
-
-	changed := *t
-	changed.Devices, changed.Known = now.Devices, now.Known
-	if err == nil {
-		err = checkTicket(&changed, t.ID)
-	}
-
+	renewed, err := r.renewedTicket(dirFD, name, t)
 	switch {
 	case err == nil:
-		*t = changed
+		*t = renewed
 	case errors.Is(err, os.ErrNotExist):
 		// Withdrawn since the listing.
 	case errors.Is(err, errFolderLock), isLocalFault(err):
@@ -83,6 +73,25 @@ func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) er
 	}
 
 	return nil
+}
+
+// renewedTicket returns t with what its second file says.
+func (r *entryReader) renewedTicket(dirFD int, name string, t *job.Ticket) (renewed job.Ticket, err error) {
+	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
+	if err != nil {
+		return renewed, err
+	}
+
+	var now ticketRenewal
+	err = json.Unmarshal(data, &now)
+	if err != nil {
+		return renewed, err
+	}
+
+	renewed = *t
+	renewed.Devices, renewed.Known = now.Devices, now.Known
+
+	return renewed, checkTicket(&renewed, t.ID)
 }
 
 // AnnounceChange records a change of the devices ids, which makes readings before it stale, and wakes every watcher of
@@ -101,15 +110,25 @@ func (f *Folder) AnnounceChange(boot string, ids ...gpu.UUID) error {
 		return err
 	}
 
-	if name, err := f.ownFolderName(root, "tickets"); err == nil {
-		if dir, err := openOwnFolder(root, "tickets", name); err == nil {
-			defer dir.Close() //nolint:errcheck // nothing is written through it
-			_ = dir.Write(callName, nil, 0o600)
-			_ = dir.Remove(callName)
-		}
-	}
+	f.wakeWatchers(root)
 
 	return nil
+}
+
+func (f *Folder) wakeWatchers(root *sys.Dir) {
+	name, err := f.ownFolderName(root, "tickets")
+	if err != nil {
+		return
+	}
+
+	dir, err := openOwnFolder(root, "tickets", name)
+	if err != nil {
+		return
+	}
+
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	_ = dir.Write(callName, nil, 0o600)
+	_ = dir.Remove(callName)
 }
 
 // callName is the file whose removal wakes the watchers.

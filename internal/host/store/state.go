@@ -97,10 +97,11 @@ func (f *Folder) writeState(s lockState) error {
 
 	file := f.lock.file.Load()
 	_, err = file.WriteAt(data, 0)
-	if err == nil {
-		err = file.Truncate(int64(len(data)))
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", f.lock.path, err)
 	}
 
+	err = file.Truncate(int64(len(data)))
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.lock.path, err)
 	}

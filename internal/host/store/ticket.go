@@ -46,19 +46,24 @@ func isTicketName(name string) bool {
 
 // Tickets lists the live tickets, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
-	var all []job.Ticket
-	var problems []Problem
-	root, err := f.openFolder()
-	if err == nil {
-		defer root.Close() //nolint:errcheck // read only
-		all, problems, err = f.readTickets(root, maxListedTickets, nil)
-	}
-
+	all, problems, err := f.listTickets()
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "its tickets cannot be read completely: " + err.Error()})
 	}
 
 	return all, problems
+}
+
+// listTickets returns also with an error what it could read.
+func (f *Folder) listTickets() ([]job.Ticket, []Problem, error) {
+	root, err := f.openFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	defer root.Close() //nolint:errcheck // read only
+
+	return f.readTickets(root, maxListedTickets, nil)
 }
 
 // readTickets reads the first live tickets of each user, and removes dead tickets of the users for whom sweep is true.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -129,33 +128,43 @@ func sweepPipes(dir *os.File, tickets []string) error {
 	return err
 }
 
-// writeTicket makes the FIFO first and the locked file last, because that file makes it a ticket.
+// writeTicket makes the files of a ticket. After an error it is none.
 func (w *Waiting) writeTicket() error {
-	content, err := json.Marshal(w.Ticket)
+	content, err := encodeEntry(w.Ticket)
 	if err != nil {
 		return err
 	}
-	if len(content) >= maxEntrySize {
-		return fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
-	}
 
 	fresh := newPrefix + w.name + ticketSuffix
-	w.pipe, err = newPipe(w.pipes, w.name)
-	if err == nil {
-		w.lock, err = createLock(w.dir, fresh, append(content, '\n'))
+	err = w.publishTicket(fresh, content)
+	if err != nil {
+		_ = w.dir.Remove(fresh)
+		return err
 	}
 
-	if err == nil {
-		err = w.dir.Rename(fresh, w.name+ticketSuffix)
+	return nil
+}
+
+// publishTicket makes the FIFO first and the locked file last, because that file makes it a ticket.
+func (w *Waiting) publishTicket(fresh string, content []byte) (err error) {
+	w.pipe, err = newPipe(w.pipes, w.name)
+	if err != nil {
+		return err
+	}
+
+	w.lock, err = createLock(w.dir, fresh, content)
+	if err != nil {
+		return err
+	}
+
+	err = w.dir.Rename(fresh, w.name+ticketSuffix)
+	if err != nil {
+		return err
 	}
 
 	var st unix.Stat_t
-	if err == nil {
-		err = unix.Fstat(int(w.lock.Fd()), &st)
-	}
-
+	err = unix.Fstat(int(w.lock.Fd()), &st)
 	if err != nil {
-		_ = w.dir.Remove(fresh)
 		return err
 	}
 
@@ -220,10 +229,12 @@ func (w *Waiting) Withdraw() (err error) {
 func (w *Waiting) WaitBehind(ctx context.Context, n int) error {
 	for {
 		ahead, err := w.openPipesAhead(max(n, 1))
-		if err == nil && len(ahead) >= max(n, 1) {
-			err = waitForAnyEnd(ctx, ahead)
-		} else if err == nil {
+		switch {
+		case err != nil:
+		case len(ahead) < max(n, 1):
 			n = 0
+		default:
+			err = waitForAnyEnd(ctx, ahead)
 		}
 
 		for _, file := range ahead {

@@ -200,11 +200,11 @@ func (w *Watcher) watchUser(top, name, suffix string) error {
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	uid, counts := folderOwner(w.folder.ids, name, st.Uid)
-	if err == nil && !counts {
+	switch {
+	case err != nil:
+	case !counts:
 		err = unix.EPERM
-	}
-
-	if err == nil {
+	default:
 		err = w.addWatch(fd, &watchedFolder{dir: dir, path: path, uid: uid, suffix: suffix}, unix.IN_CLOSE_WRITE|unix.IN_DELETE)
 	}
 

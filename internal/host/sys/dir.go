@@ -4,6 +4,7 @@
 package sys
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -163,23 +164,26 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 		return err
 	}
 
-	_, err = file.Write(data)
-	if err == nil {
-		err = unix.Fchmod(int(file.Fd()), mode)
-		if err != nil {
-			err = &os.PathError{Op: "chmod", Path: file.Name(), Err: err}
-		}
-	}
-
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-
+	err = cmp.Or(fillFile(file, data, mode), file.Close())
 	if err != nil {
 		_ = d.Remove(name)
 	}
 
 	return err
+}
+
+func fillFile(file *os.File, data []byte, mode uint32) error {
+	_, err := file.Write(data)
+	if err != nil {
+		return err
+	}
+
+	err = unix.Fchmod(int(file.Fd()), mode)
+	if err != nil {
+		return &os.PathError{Op: "chmod", Path: file.Name(), Err: err}
+	}
+
+	return nil
 }
 
 // Replace writes a file anew in one step.

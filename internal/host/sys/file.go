@@ -209,19 +209,27 @@ func newFile(fd int, path string) (*os.File, error) {
 // ResolvePath is where an absolute path leads through links of root's and of the caller's, for what is written there
 // later.
 func ResolvePath(path string) (string, error) {
-	w, err := startWalk(path, nil, 0)
-	defer w.close()
-	name, kind := "", uint32(0)
-	if err == nil {
-		name, kind, err = w.resolveLeaf(true)
-	}
-
-	if err == nil && kind == 0 {
-		err = unix.ENOENT
-	}
-
+	actual, err := resolveExisting(path)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+
+	return actual, nil
+}
+
+func resolveExisting(path string) (string, error) {
+	w, err := startWalk(path, nil, 0)
+	defer w.close()
+	if err != nil {
+		return "", err
+	}
+
+	name, kind, err := w.resolveLeaf(true)
+	if err != nil {
+		return "", err
+	}
+	if kind == 0 {
+		return "", unix.ENOENT
 	}
 
 	return filepath.Join(w.path, name), nil

@@ -52,17 +52,19 @@ func (d *Dir) makeFolder(name string, mode uint32) (*Dir, error) {
 	}
 
 	dir, err := d.Dir(name)
-	if err == nil {
-		err = dir.checkFresh()
-		if err == nil {
-			return dir, nil
-		}
-		_ = dir.Close()
+	if err != nil {
+		_ = d.Rmdir(name)
+		return nil, err
 	}
 
-	_ = d.Rmdir(name)
+	err = dir.checkFresh()
+	if err != nil {
+		_ = dir.Close()
+		_ = d.Rmdir(name)
+		return nil, err
+	}
 
-	return nil, err
+	return dir, nil
 }
 
 // checkFresh is an error unless this can be a folder that the caller just made: the owner of the one above may have

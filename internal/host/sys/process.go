@@ -77,10 +77,14 @@ func ReadProcesses() map[int]Process {
 
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if p, ok := readProcess(pid, shift); ok {
-				all[pid] = p
-			}
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+
+		p, isThere := readProcess(pid, shift)
+		if isThere {
+			all[pid] = p
 		}
 	}
 

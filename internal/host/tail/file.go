@@ -72,11 +72,13 @@ func (f *tailedFile) openAtLastLines(last int) {
 	}
 
 	info, err := older.open.Stat()
-	if err == nil {
-		older.at, found = findLastLines(older.open, info.Size(), last-found)
+	if err != nil {
+		older.closeFile()
+		return
 	}
 
-	if err != nil || found == 0 {
+	older.at, found = findLastLines(older.open, info.Size(), last-found)
+	if found == 0 {
 		older.closeFile()
 		return
 	}
