@@ -148,10 +148,12 @@ func (r *release) commonFiles(ctx context.Context) ([]content, error) {
 func gzipText(text string) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err == nil {
-		_, err = io.WriteString(w, text)
-		err = errors.Join(err, w.Close())
+	if err != nil {
+		return nil, err
 	}
+
+	_, err = io.WriteString(w, text)
+	err = errors.Join(err, w.Close())
 
 	return b.Bytes(), err
 }

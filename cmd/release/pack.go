@@ -49,10 +49,11 @@ func (r *release) writeArchive(dir, arch, folder string, files []content) (err e
 		}
 
 		err := w.WriteHeader(&tar.Header{Name: name + "/" + f.archive, Mode: f.mode, Size: int64(len(f.text)), ModTime: r.when, Uname: "root", Gname: "root", Format: tar.FormatUSTAR})
-		if err == nil {
-			_, err = w.Write(f.text)
+		if err != nil {
+			return fmt.Errorf("cannot write the archive: %w", err)
 		}
 
+		_, err = w.Write(f.text)
 		if err != nil {
 			return fmt.Errorf("cannot write the archive: %w", err)
 		}

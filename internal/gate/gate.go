@@ -248,11 +248,12 @@ func recordSkipped(t testing.TB) {
 	}
 
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644) //nolint:gosec // the path is the caller's
-	if err == nil {
-		_, err = fmt.Fprintln(file, folder, name)
-		err = errors.Join(err, file.Close())
+	if err != nil {
+		t.Fatal(err)
 	}
 
+	_, err = fmt.Fprintln(file, folder, name)
+	err = errors.Join(err, file.Close())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -256,31 +256,41 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 
 	q.machine, q.partial, err = readFirst(ctx, host, first)
 	q.readAt = time.Now()
-	if err == nil {
-		// If no device can be read, a usable folder would not help.
-		err = unusable
+	if err != nil {
+		return q, folder, boot, err
+	}
+	if unusable != nil {
+		// Only now: if no device can be read, a usable folder would not help.
+		return q, folder, boot, unusable
 	}
 
-	if err == nil && folder == nil {
+	if folder == nil {
 		folder, err = host.Folder(q.machine, true)
-	} else if err == nil {
+	} else {
 		path, _, _ := host.StateFolder(q.machine)
 		err = host.CheckShared(path)
 	}
 
-	if err == nil {
-		if note := host.SharingNote(folder.Path); note != "" {
-			host.Say(note)
-		}
+	if err != nil {
+		return q, folder, boot, err
 	}
 
-	if err == nil && !folder.HasClaimed() {
-		if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
-			host.Say(note)
-		}
-	}
+	sayFolderNotes(host, folder)
 
-	return q, folder, boot, err
+	return q, folder, boot, nil
+}
+
+// sayFolderNotes says how others may share the GPUs of this machine, and before the first claim who owns the folder.
+func sayFolderNotes(host *machine.Host, folder *store.Folder) {
+	if note := host.SharingNote(folder.Path); note != "" {
+		host.Say(note)
+	}
+	if folder.HasClaimed() {
+		return
+	}
+	if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
+		host.Say(note)
+	}
 }
 
 // WhatToRead is what a decision needs to know: how devices are connected, and to which processors, only where several

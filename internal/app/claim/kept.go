@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
 )
@@ -92,15 +93,26 @@ func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
 
 // realPath is the real place of a file that need not be there yet.
 func realPath(path string) (string, error) {
-	whole, err := filepath.Abs(path)
-	if err == nil {
-		var dir string
-		dir, err = filepath.EvalSymlinks(filepath.Dir(whole))
-		if err == nil {
-			return filepath.Join(dir, filepath.Base(whole)), nil
-		}
+	file, err := resolveFolder(path)
+	if err != nil {
+		return "", exit.Usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
 	}
-	return "", exit.Usagef("cannot use --keep-while %s: %v; name a file that is there as long as the command may be started again", path, err)
+
+	return file, nil
+}
+
+func resolveFolder(path string) (string, error) {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+
+	dir, err := filepath.EvalSymlinks(filepath.Dir(whole))
+	if err != nil {
+		return "", err
+	}
+
+	return filepath.Join(dir, filepath.Base(whole)), nil
 }
 
 // takeOverKept takes over the lease that an earlier start of the same left. One that is for another request is given
@@ -137,13 +149,7 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 		return nil, err
 	}
 
-	why := UnfitReason(q.machine, held.Lease.Devices)
-	if why != "" && q.partial {
-		err = c.rereadAll(ctx)
-		if err == nil {
-			why = UnfitReason(q.machine, held.Lease.Devices)
-		}
-	}
+	why, err := c.unfitReason(ctx, held.Lease.Devices)
 
 	if err == nil && why == "" {
 		q.plan = planOf(q.machine, held.Lease.Devices)
@@ -161,4 +167,20 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	c.host.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
 
 	return nil, err
+}
+
+// unfitReason says why no job may be started on the devices. Before it says so it reads all of the machine.
+func (c *claimer) unfitReason(ctx context.Context, devices []gpu.UUID) (string, error) {
+	q := c.request
+	why := UnfitReason(q.machine, devices)
+	if why == "" || !q.partial {
+		return why, nil
+	}
+
+	err := c.rereadAll(ctx)
+	if err != nil {
+		return why, err
+	}
+
+	return UnfitReason(q.machine, devices), nil
 }

@@ -37,9 +37,11 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	plan, refusal, err := DecideOn(host, spec, m)
 	if refusal != nil && partial && machine.SilentMatters(m, refusal) {
 		m, err = host.ReadAll(ctx, WhatToRead(spec))
-		if err == nil {
-			plan, refusal, err = DecideOn(host, spec, m)
+		if err != nil {
+			return plan, m, err
 		}
+
+		plan, refusal, err = DecideOn(host, spec, m)
 	}
 
 	if err == nil && refusal != nil {

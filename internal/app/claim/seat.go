@@ -51,9 +51,11 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 	}
 
 	d.self, err = host.Proc.Stat(os.Getpid())
-	if err == nil {
-		d.spec, err = SettleQuota(ctx, host, spec, true)
+	if err != nil {
+		return d, err
 	}
+
+	d.spec, err = SettleQuota(ctx, host, spec, true)
 
 	if err != nil {
 		return d, err

@@ -140,13 +140,21 @@ func (c *decisionTrace) writeDecisions() {
 	// Files that are no pipe have none.
 	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout))
 	for i := range c.decisions {
-		data, err := json.Marshal(&c.decisions[i])
-		if err == nil {
-			_, err = c.file.Write(append(data, '\n'))
-		}
+		err := c.writeDecision(i)
 		if err != nil {
 			c.host.Say(fmt.Sprintf("the trace is not complete: %v; unset GPUARD_TRACE to do without", err))
 			return
 		}
 	}
+}
+
+func (c *decisionTrace) writeDecision(i int) error {
+	data, err := json.Marshal(&c.decisions[i])
+	if err != nil {
+		return err
+	}
+
+	_, err = c.file.Write(append(data, '\n'))
+
+	return err
 }

@@ -98,17 +98,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	host.SurviveDriver()
 	x := &experimentRun{request: r, host: host, show: show, result: &Result{Runs: []experiment.Run{}}}
 	for _, c := range r.Commands {
-		program := c.Argv[0]
-		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-			// Without a folder it would be looked for in PATH.
-			program = cmp.Or(c.Dir, ".") + "/" + program
-		}
-
-		path, err := launch.FindCommand(program)
-		if err == nil {
-			_, err = judge.Command(host, anyGPU, c.Argv, judge.Place{Many: true})
-		}
-
+		path, err := findProgram(host, &c)
 		if err != nil {
 			return x.result, err
 		}
@@ -118,10 +108,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 
 	ctx, heard, stop := x.listenForSignals(ctx)
 	defer stop()
-	err := x.prepareRuns(ctx)
-	if err == nil {
-		err = x.runTurns(ctx)
-	}
+	err := x.measureArms(ctx)
 
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		x.result.Interrupted, err = heard(), nil
@@ -130,6 +117,33 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	x.result.Answer = experiment.Conclude(x.coreExperiment(), x.result.Runs)
 
 	return x.result, err
+}
+
+// findProgram finds the program of a command that can use a GPU.
+func findProgram(host *machine.Host, c *Command) (path string, err error) {
+	program := c.Argv[0]
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		// Without a folder it would be looked for in PATH.
+		program = cmp.Or(c.Dir, ".") + "/" + program
+	}
+
+	path, err = launch.FindCommand(program)
+	if err != nil {
+		return "", err
+	}
+
+	_, err = judge.Command(host, anyGPU, c.Argv, judge.Place{Many: true})
+
+	return path, err
+}
+
+func (x *experimentRun) measureArms(ctx context.Context) error {
+	err := x.prepareRuns(ctx)
+	if err != nil {
+		return err
+	}
+
+	return x.runTurns(ctx)
 }
 
 // coreExperiment is the experiment for its conclusion.

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,10 +125,7 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 	}
 
 	found, err := host.Read(ctx, gpu.Identity)
-	if lerr := seat.Release(); err == nil {
-		err = lerr
-	}
-
+	err = cmp.Or(err, seat.Release())
 	if err != nil {
 		return err
 	}

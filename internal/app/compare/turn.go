@@ -139,11 +139,7 @@ func (x *experimentRun) runTurn(ctx context.Context, t experiment.Turn) (*experi
 
 // runStep leases for a step, runs it, and notes what was measured.
 func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
-	defer func() {
-		if lerr := releaseLeases(s.seats); err == nil {
-			err = lerr
-		}
-	}()
+	defer func() { err = cmp.Or(err, releaseLeases(s.seats)) }()
 
 	s.seats, err = s.takeLeases(ctx, what)
 	if err != nil {
@@ -243,9 +239,7 @@ func takenLeases(seats []*claim.CommandLease) []*claim.CommandLease {
 
 func releaseLeases(seats []*claim.CommandLease) (err error) {
 	for _, seat := range takenLeases(seats) {
-		if lerr := seat.Release(); err == nil {
-			err = lerr
-		}
+		err = cmp.Or(err, seat.Release())
 	}
 	return err
 }

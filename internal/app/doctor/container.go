@@ -102,10 +102,12 @@ func readSettings(host *machine.Host, c *hostinfo.Containers, path string, into 
 	}
 
 	*into = path
-	if err == nil {
-		err = read(text.Content, c)
+	if err != nil {
+		c.Problems = append(c.Problems, path+": "+err.Error())
+		return
 	}
 
+	err = read(text.Content, c)
 	if err != nil {
 		c.Problems = append(c.Problems, path+": "+err.Error())
 	}

@@ -178,9 +178,12 @@ func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gp
 			return hostinfo.AnswerOf(h)
 		}
 
-		if again, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
-			now = again
+		again, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes)
+		if err != nil {
+			continue
 		}
+
+		now = again
 	}
 }
 

@@ -161,13 +161,18 @@ func listState(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 				lines = append(lines, "…")
 				return fs.SkipAll
 			}
-			if info, err := entry.Info(); err == nil {
-				var uid uint32
-				if st, ok := info.Sys().(*syscall.Stat_t); ok {
-					uid = st.Uid
-				}
-				lines = append(lines, fmt.Sprintf("%s %d %d %s %s", info.Mode(), uid, info.Size(), info.ModTime().UTC().Format(time.RFC3339), path))
+
+			info, err := entry.Info()
+			if err != nil {
+				return nil //nolint:nilerr // it has gone since the folder was read
 			}
+
+			var uid uint32
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				uid = st.Uid
+			}
+
+			lines = append(lines, fmt.Sprintf("%s %d %d %s %s", info.Mode(), uid, info.Size(), info.ModTime().UTC().Format(time.RFC3339), path))
 
 			return nil
 		})

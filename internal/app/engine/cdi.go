@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,7 @@ func Specs(host *machine.Host) (found []hostinfo.CDISpec, problems []string) {
 			path := folder + "/" + name
 			text, err := files.ReadFile(host.SystemPath(path))
 			spec, bad := cdi.ReadSpec(text.Content)
-			if err == nil {
-				err = bad
-			}
-
+			err = cmp.Or(err, bad)
 			if err != nil {
 				spec = hostinfo.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
 			}

@@ -117,10 +117,11 @@ func (e Engine) askPodman(ctx context.Context, f *container.Facts) error {
 	}
 
 	text, err := e.askEngine(ctx, "info", "--format", "json")
-	if err == nil {
-		err = json.Unmarshal(text, &info)
+	if err != nil {
+		return fmt.Errorf("cannot ask podman: %w; see: podman info", err)
 	}
 
+	err = json.Unmarshal(text, &info)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot ask podman: %w; see: podman info", err)

@@ -151,9 +151,13 @@ func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, t
 		if err != nil || lease.PID == pid && lease.Start == s.Start {
 			return
 		}
-		if now, err := folder.TransferLease(lease, pid, s.Start, 0); err == nil {
-			lease = now
+
+		now, err := folder.TransferLease(lease, pid, s.Start, 0)
+		if err != nil {
+			return
 		}
+
+		lease = now
 	})
 
 	return lease

@@ -20,13 +20,16 @@ func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all b
 		spec.GPUs = 1
 		var servers []gpu.UUID
 		_, servers, err = findServers(ctx, host, *spec)
-		if err == nil {
-			spec.GPUs = max(1, len(servers))
+		if err != nil {
+			return err
 		}
+
+		spec.GPUs = max(1, len(servers))
 	}
-	if err == nil && percent > 0 {
+	if percent > 0 {
 		spec.Share, err = sizeOfPart(ctx, host, *spec, percent)
 	}
+
 	return err
 }
 

@@ -96,11 +96,12 @@ func recordSightings(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, er
 	}
 
 	after := sightingsFile{boot, leftover.AddSample(before.Seen, m, cpu, now)}
-	if err == nil {
-		defer folder.Close() //nolint:errcheck // nothing is written through it
-		err = saveSightings(folder, after)
+	if err != nil {
+		return after.Seen, fmt.Errorf("how long processes sleep is not remembered: %w", err)
 	}
 
+	defer folder.Close() //nolint:errcheck // nothing is written through it
+	err = saveSightings(folder, after)
 	if err != nil {
 		return after.Seen, fmt.Errorf("how long processes sleep is not remembered: %w", err)
 	}

@@ -122,9 +122,13 @@ func processorTime(host *machine.Host, byPID map[int]string, lease string) *time
 		if id != lease {
 			continue
 		}
-		if s, err := host.Proc.Stat(pid); err == nil {
-			sum, found = sum+s.CPU, true
+
+		s, err := host.Proc.Stat(pid)
+		if err != nil {
+			continue
 		}
+
+		sum, found = sum+s.CPU, true
 	}
 
 	if !found {

@@ -91,9 +91,11 @@ func handToSleeper(host *machine.Host, d *claim.Decision, most time.Duration) (p
 	}
 
 	fd, err := launch.DupInheritable(d.Held.Lock)
-	if err == nil {
-		err = launch.StartHolderFor(pidfd, fd, words...)
+	if err != nil {
+		return 0, err
 	}
+
+	err = launch.StartHolderFor(pidfd, fd, words...)
 
 	return p.Pid, err
 }

@@ -164,9 +164,13 @@ func (h *Host) FoldersOfSameID(all string) (folders []string) {
 		if !known || !strings.HasPrefix(e.Name(), bootPrefix+machine+"-") {
 			continue
 		}
-		if to, err := os.Readlink(filepath.Join(all, e.Name())); err == nil {
-			folders = append(folders, to)
+
+		to, err := os.Readlink(filepath.Join(all, e.Name()))
+		if err != nil {
+			continue
 		}
+
+		folders = append(folders, to)
 	}
 
 	return folders

@@ -266,18 +266,28 @@ func (w *errorWatch) reportError(ctx context.Context, e gpu.Event) {
 		return
 	}
 
-	// In a user namespace the file would bear another user's number.
-	if path, _, err := w.host.StateFolder(w.m); err == nil && !w.host.Proc.IDs().Part() {
-		if boot, err := w.host.Proc.BootID(); err == nil {
-			// For other processes; this one has it already.
-			_ = devicestate.RecordErrors(path, boot, e)
-		}
-	}
+	w.recordError(e)
 
 	select {
 	case w.out <- e:
 	case <-ctx.Done():
 	}
+}
+
+// recordError keeps an error for other processes; this one has it already.
+func (w *errorWatch) recordError(e gpu.Event) {
+	path, _, err := w.host.StateFolder(w.m)
+	if err != nil || w.host.Proc.IDs().Part() {
+		// In a user namespace the file would bear another user's number.
+		return
+	}
+
+	boot, err := w.host.Proc.BootID()
+	if err != nil {
+		return
+	}
+
+	_ = devicestate.RecordErrors(path, boot, e)
 }
 
 // ErrorText is the sentence about an error, for the owner of the command on that device.

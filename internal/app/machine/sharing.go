@@ -133,12 +133,15 @@ func (h *Host) accessOwner(path string) string {
 		if err != nil && path != filepath.Dir(path) {
 			continue
 		}
-		if err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !h.Proc.IDs().Hides(st.Uid) {
-				return fmt.Sprintf("the user %s or root (%s)", h.Names(st.Uid), path)
-			}
+		if err != nil {
+			return "the administrator"
 		}
 
-		return "the administrator"
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || st.Uid == 0 || h.Proc.IDs().Hides(st.Uid) {
+			return "the administrator"
+		}
+
+		return fmt.Sprintf("the user %s or root (%s)", h.Names(st.Uid), path)
 	}
 }

@@ -35,11 +35,7 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Flag, o.Host.Machine)
 	cmd.Args[0] = filepath.Base(os.Args[0])
 	cmd.Stderr = os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-
+	pipe, err := startWithPipe(cmd)
 	if err != nil {
 		<-o.readers
 		return 0, fmt.Sprintf("cannot start the process that reads the devices: %v", err)
@@ -59,6 +55,16 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	}()
 
 	return o.followReader(ctx, messages, patience)
+}
+
+// startWithPipe starts a process; the answer is its standard output.
+func startWithPipe(cmd *exec.Cmd) (io.ReadCloser, error) {
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+
+	return pipe, cmd.Start()
 }
 
 // readerPatience is how long a reader may be silent.

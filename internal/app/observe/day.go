@@ -83,11 +83,12 @@ func (d *dayFile) addMinute(m trend.Minute, all []trend.Minute) error {
 	}
 
 	line, err := json.Marshal(m)
-	if err == nil {
-		// A minute that a power cut takes is a gap in a picture.
-		_, err = d.file.Write(append(line, '\n'))
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}
 
+	// A minute that a power cut takes is a gap in a picture.
+	_, err = d.file.Write(append(line, '\n'))
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}
@@ -109,10 +110,11 @@ func (d *dayFile) rewriteFile(all []trend.Minute) error {
 	}
 
 	err := d.file.Truncate(0)
-	if err == nil {
-		_, err = d.file.Write(text)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}
 
+	_, err = d.file.Write(text)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}

@@ -86,10 +86,11 @@ func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 	}
 
 	kept, err := json.Marshal(open)
-	if err == nil {
-		err = e.replaceFile(openFile, kept, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", openFile, err)
 	}
 
+	err = e.replaceFile(openFile, kept, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", openFile, err)
 	}

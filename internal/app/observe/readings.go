@@ -137,9 +137,12 @@ func paceReader(read machine.Reader, processes proc.FS, now, patience time.Durat
 			at = time.Time{}
 		case whole:
 			for i, p := range m.Processes {
-				if s, err := processes.Stat(p.PID); err == nil {
-					m.Processes[i].Start = s.Start
+				s, err := processes.Stat(p.PID)
+				if err != nil {
+					continue
 				}
+
+				m.Processes[i].Start = s.Start
 			}
 			last, at = m, began
 		default:

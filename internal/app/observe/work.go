@@ -147,9 +147,11 @@ func ReadComputer(host *machine.Host) (c Computer) {
 
 	c.Processors, c.Worked = host.Proc.Processors()
 	all, available, err := host.Proc.MainMemory()
-	if err == nil {
-		c.Memory, c.Use = all, all-available
+	if err != nil {
+		return c
 	}
+
+	c.Memory, c.Use = all, all-available
 
 	return c
 }

@@ -38,16 +38,18 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 
 func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs []AskedJob, list []int, told []ReportedJob) error {
 	k, err := s.clusterAt(place)
-	if err == nil && place == "" {
-		// Handed in without an answer: to where kubectl goes now, unless it was told otherwise since.
-		k.Context, k.Namespace, err = k.CurrentContext(ctx)
-		if err == nil {
-			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
-		}
-	}
-
 	if err != nil {
 		return err
+	}
+
+	if place == "" {
+		// Handed in without an answer: to where kubectl goes now, unless it was told otherwise since.
+		k.Context, k.Namespace, err = k.CurrentContext(ctx)
+		if err != nil {
+			return err
+		}
+
+		place = k.Context + "/" + cmp.Or(k.Namespace, "default")
 	}
 
 	var names []string

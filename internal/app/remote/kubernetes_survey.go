@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,11 +69,12 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 	all.Wait()
 
 	for i, err := range answers {
-		if err == nil {
-			c.Allowed.Found = append(c.Allowed.Found, rights[i])
-		} else if c.Allowed.Problem == "" {
-			c.Allowed.Problem = err.Error()
+		if err != nil {
+			c.Allowed.Problem = cmp.Or(c.Allowed.Problem, err.Error())
+			continue
 		}
+
+		c.Allowed.Found = append(c.Allowed.Found, rights[i])
 	}
 
 	return c, ctx.Err()

@@ -64,24 +64,34 @@ func ReadSlurm(ctx context.Context, h *machine.Host) cluster.Site {
 	site := cluster.Site{Name: said["ClusterName"], Version: said["SLURM_VERSION"], Keeps: said["MinJobAge"],
 		Types: slices.Contains(strings.Split(said["GresTypes"], ","), "gpu"), Accounting: strings.HasSuffix(said["AccountingStorageType"], "/slurmdbd")}
 
-	nodes, err := c.Nodes(ctx)
-	if err == nil {
-		site.Nodes, err = slurmout.ParseNodes(nodes)
-	}
-
-	if err == nil {
-		var partitions string
-		partitions, err = c.ReadPartitions(ctx, slurmout.PartitionFormat)
-		if err == nil {
-			site.Partitions, err = slurmout.ParsePartitions(partitions)
-		}
-	}
-
+	err = readParts(ctx, c, &site)
 	if err != nil {
 		site.Problem = err.Error()
 	}
 
 	return site
+}
+
+// readParts reads the nodes and the partitions of a cluster.
+func readParts(ctx context.Context, c slurmcmd.Commands, site *cluster.Site) error {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+
+	site.Nodes, err = slurmout.ParseNodes(nodes)
+	if err != nil {
+		return err
+	}
+
+	partitions, err := c.ReadPartitions(ctx, slurmout.PartitionFormat)
+	if err != nil {
+		return err
+	}
+
+	site.Partitions, err = slurmout.ParsePartitions(partitions)
+
+	return err
 }
 
 // DiagnoseSlurm judges whether Slurm can give GPUs to this user.

@@ -42,10 +42,11 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	}
 
 	c.services, err = c.call.LeasingServices(project)
-	if err == nil {
-		err = c.skipRunningServices(ctx, project)
+	if err != nil {
+		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
 
+	err = c.skipRunningServices(ctx, project)
 	if err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}

@@ -95,12 +95,7 @@ func (t *Task) Keep(ctx context.Context, host *machine.Host, notes Notes) error 
 	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
-	l, err := t.prepareLaunch(ctx, host)
-	var end func()
-	if err == nil {
-		_, end, err = l.Supervise(ctx, t.Care, t.sayNotes)
-	}
-
+	end, err := t.start(ctx, host)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		// Asked to end before the start.
@@ -113,6 +108,18 @@ func (t *Task) Keep(ctx context.Context, host *machine.Host, notes Notes) error 
 	end()
 
 	return nil
+}
+
+// start starts the command and looks after it; end is for its end.
+func (t *Task) start(ctx context.Context, host *machine.Host) (end func(), err error) {
+	l, err := t.prepareLaunch(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+
+	_, end, err = l.Supervise(ctx, t.Care, t.sayNotes)
+
+	return end, err
 }
 
 // sayNotes writes the notes of the plan into the log before each start, when pid is 0.

@@ -83,23 +83,28 @@ func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error
 
 	// What it remarks was said where the job was asked for.
 	_, err := judge.Command(l.host, spec, spec.Command, judge.Place{})
-	if err == nil {
-		err = l.findProgram(ctx)
-	}
-
-	if err == nil {
-		// Before the claim: a misspelt command must not take a GPU.
-		err = l.leaseDevices(ctx)
-	}
-
-	if err == nil && spec.Ranks != nil {
-		err = l.prepareRanks()
-		if err != nil {
-			l.releaseLease()
-		}
-	}
-
 	if err != nil {
+		return nil, err
+	}
+
+	err = l.findProgram(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	// After the program is found: a misspelt command must not take a GPU.
+	err = l.leaseDevices(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if spec.Ranks == nil {
+		return l, nil
+	}
+
+	err = l.prepareRanks()
+	if err != nil {
+		l.releaseLease()
 		return nil, err
 	}
 
@@ -203,32 +208,50 @@ func (l *Launch) Exec() error {
 		return l.runAsChild()
 	}
 
-	fd, err := launch.DupInheritable(l.claimed.Held.Lock)
-	switch {
-	case err != nil:
-	case launch.CanHold():
-		var words []string
-		words, err = l.holderOrders().Words()
-		if err == nil {
-			err = launch.StartHolder(fd, l.claimed.Watch, words...)
-		}
-	case l.spec.Timeout > 0:
-		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
-	}
-
-	if err == nil {
-		_ = l.claimed.Watch.Close()
-		err = l.startVerifier(os.Getpid())
-	}
-
-	if err == nil {
-		l.keepPort(true)
-		err = launch.Exec(l.path, l.argv, l.env, l.open, fd, behind)
-	}
-
+	err := l.execWithHolder(behind)
 	l.releaseLease()
 
 	return err
+}
+
+// execWithHolder starts what remains beside the command, and executes it. It returns only if that fails.
+func (l *Launch) execWithHolder(behind func(path string, argv, env []string) error) error {
+	lock, err := launch.DupInheritable(l.claimed.Held.Lock)
+	if err != nil {
+		return err
+	}
+
+	err = l.startHolder(lock)
+	if err != nil {
+		return err
+	}
+
+	_ = l.claimed.Watch.Close()
+	err = l.startVerifier(os.Getpid())
+	if err != nil {
+		return err
+	}
+
+	l.keepPort(true)
+
+	return launch.Exec(l.path, l.argv, l.env, l.open, lock, behind)
+}
+
+// startHolder starts the holder, where this process can have one.
+func (l *Launch) startHolder(lock int) error {
+	if launch.CanHold() {
+		words, err := l.holderOrders().Words()
+		if err != nil {
+			return err
+		}
+
+		return launch.StartHolder(lock, l.claimed.Watch, words...)
+	}
+	if l.spec.Timeout > 0 {
+		return errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
+	}
+
+	return nil
 }
 
 // releaseLease gives the lease back.

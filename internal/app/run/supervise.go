@@ -154,26 +154,17 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	l.labelContainer(s.done.Starts > 0)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
+	if err != nil {
+		l.releaseLease()
+		return nil, err
+	}
+
 	c := launch.Command{Group: s.tree.NewGroup(), Along: s.service.along, Apart: l.task != nil}
 	if l.task != nil {
 		c.Dying = s.noteEnd
 	}
 
-	if s.log != nil && err == nil {
-		// Before anything is said of a start: a log that cannot be written refuses the first one.
-		c.Out, c.Err = s.log.Out, s.log.Err
-		line := LogLine(l.PlanLine() + ": " + commandLine(l.spec.Command))
-		if s.done.Starts == 0 {
-			err = logfile.WriteNote(s.care.Log, line)
-		} else if err := s.log.WriteNote(line); err != nil {
-			s.host.Say(err.Error())
-		}
-	}
-
-	if err == nil {
-		err = s.told(l, 0)
-	}
-
+	err = s.announceStart(l, &c)
 	if err != nil {
 		l.releaseLease()
 		return nil, err
@@ -195,6 +186,27 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	_ = s.told(l, child.PID())
 
 	return child, nil
+}
+
+// announceStart opens the log of the command and tells that it is about to start. An error refuses the start.
+func (s *supervision) announceStart(l *Launch, c *launch.Command) error {
+	if s.log == nil {
+		return s.told(l, 0)
+	}
+
+	// Before anything is said of a start: a log that cannot be written refuses the first one.
+	c.Out, c.Err = s.log.Out, s.log.Err
+	line := LogLine(l.PlanLine() + ": " + commandLine(l.spec.Command))
+	if s.done.Starts == 0 {
+		err := logfile.WriteNote(s.care.Log, line)
+		if err != nil {
+			return err
+		}
+	} else if err := s.log.WriteNote(line); err != nil {
+		s.host.Say(err.Error())
+	}
+
+	return s.told(l, 0)
 }
 
 // awaitCommand waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.

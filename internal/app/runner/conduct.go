@@ -53,19 +53,26 @@ func (f *Folder) Path(run int) string { return filepath.Join(f.Dir, f.State.Fold
 // Add writes an event, and counts it when it is written. The runner must not be there.
 func (f *Folder) Add(e batchlog.Event) error {
 	line, err := json.Marshal(e)
-	if err == nil {
-		err = f.Journal.Append(line)
+	if err != nil {
+		return err
 	}
 
-	if err == nil {
-		err = f.CatchUp()
+	err = f.Journal.Append(line)
+	if err != nil {
+		return err
 	}
 
-	if err == nil && f.Ended != nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && f.State.Over(e.Run) {
-		err = f.Ended(e.Run)
+	err = f.CatchUp()
+	if err != nil {
+		return err
 	}
 
-	return err
+	isEnd := e.Kind == batchlog.End || e.Kind == batchlog.Gone
+	if f.Ended == nil || !isEnd || !f.State.Over(e.Run) {
+		return nil
+	}
+
+	return f.Ended(e.Run)
 }
 
 // CatchUp reads what was written since.
@@ -154,11 +161,8 @@ func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Sig
 
 	c.caught.Stop()
 	c.tree.StopReaping()
-	if err == nil {
-		err = c.failure
-	}
 
-	return c.heard, err
+	return c.heard, cmp.Or(err, c.failure)
 }
 
 // superviseRunner starts a runner and waits for its end. It also waits for the runs of a runner that was killed.

@@ -116,18 +116,24 @@ func (r *runner) takeWaiting() (run int, found bool) {
 // recordFailedStart writes down that a run cannot be started.
 func (r *runner) recordFailedStart(run int, why error) error {
 	defer r.abandonStart(run)
-	err := r.reserveSpace()
-	if err == nil {
-		err = r.writeBegin(batchlog.Event{Run: run})
-	}
-
-	if err == nil {
-		err = r.addEvent(batchlog.Event{Kind: batchlog.End, Run: run, Exit: exit.RunCode(why), Problem: why.Error()})
-	}
-
+	err := r.writeFailedStart(run, why)
 	if errors.Is(err, errUnwanted) {
 		return nil
 	}
 
 	return err
+}
+
+func (r *runner) writeFailedStart(run int, why error) error {
+	err := r.reserveSpace()
+	if err != nil {
+		return err
+	}
+
+	err = r.writeBegin(batchlog.Event{Run: run})
+	if err != nil {
+		return err
+	}
+
+	return r.addEvent(batchlog.Event{Kind: batchlog.End, Run: run, Exit: exit.RunCode(why), Problem: why.Error()})
 }

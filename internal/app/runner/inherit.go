@@ -22,14 +22,19 @@ import (
 // inheritRuns waits for the runs of a runner that is gone, and writes down how they end.
 func (c *runsParent) inheritRuns(runner int) error {
 	err := c.Journal.TruncatePartial()
-	if err == nil {
-		err = c.CatchUp()
+	if err != nil {
+		return err
+	}
+
+	err = c.CatchUp()
+	if err != nil {
+		return err
 	}
 
 	// Those are awaited already.
 	open := slices.DeleteFunc(c.State.RunsIn(batchlog.Begun, batchlog.Running), c.isLeft)
-	if err != nil || len(open) == 0 {
-		return err
+	if len(open) == 0 {
+		return nil
 	}
 
 	children := c.settledChildren(runner)

@@ -26,9 +26,12 @@ type runnerMessage struct {
 
 // sendMessage writes a message without waiting: it is dropped if there is no reader.
 func sendMessage(pipe int, m runnerMessage) {
-	if line, err := json.Marshal(m); err == nil {
-		batch.WriteNonblocking(pipe, append(line, '\n'))
+	line, err := json.Marshal(m)
+	if err != nil {
+		return
 	}
+
+	batch.WriteNonblocking(pipe, append(line, '\n'))
 }
 
 // receiveMessages reads messages until the runner is gone.

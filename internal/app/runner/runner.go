@@ -154,8 +154,7 @@ type runner struct {
 	failure error
 }
 
-// RunFolder is the life of the runner of a folder. open says what it does. An error is told to the
-// conductor.
+// RunFolder is the life of the runner of a folder. open says what it does. An error is told to the conductor.
 func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
 	if err != nil {
@@ -180,18 +179,7 @@ func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ct
 	host.Loud = func(text string) { sendMessage(messageFD, runnerMessage{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, runnerMessage{Stand: s, Moves: s == nil}) }
 	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.CommandLease{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.ChildLimits)}
-	r.work, err = open(ctx, host, dir)
-	if err == nil {
-		err = r.prepareRunner()
-	}
-
-	if err == nil {
-		err = r.runAll(ctx)
-	}
-
-	if err == nil && r.alone.Load() && r.work.Keep != nil {
-		err = r.handOffLock()
-	}
+	err = r.runWork(ctx, dir, open)
 
 	var refusal *job.Refusal
 	switch {
@@ -200,6 +188,30 @@ func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ct
 	case err != nil:
 		sendMessage(messageFD, runnerMessage{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
 	}
+}
+
+// runWork runs all that is to be done in the folder.
+func (r *runner) runWork(ctx context.Context, dir string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) (err error) {
+	r.work, err = open(ctx, r.host, dir)
+	if err != nil {
+		return err
+	}
+
+	err = r.prepareRunner()
+	if err != nil {
+		return err
+	}
+
+	err = r.runAll(ctx)
+	if err != nil {
+		return err
+	}
+
+	if r.alone.Load() && r.work.Keep != nil {
+		return r.handOffLock()
+	}
+
+	return nil
 }
 
 func (r *runner) prepareRunner() (err error) {

@@ -186,11 +186,11 @@ func openLog(path string) (*os.File, error) {
 	}
 
 	info, err := log.Stat()
-	if err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0:
 		err = errors.New("it is no file")
-	}
-
-	if err == nil {
+	default:
 		err = syscall.SetNonblock(int(log.Fd()), false)
 	}
 

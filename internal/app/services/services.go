@@ -54,11 +54,13 @@ func displayPath(path, file string) string {
 	if path != "" || err != nil {
 		return path
 	}
-	if rel, err := filepath.Rel(here, file); err == nil {
-		return rel
+
+	rel, err := filepath.Rel(here, file)
+	if err != nil {
+		return file
 	}
 
-	return file
+	return rel
 }
 
 func isFile(path string) bool {
@@ -156,16 +158,17 @@ func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{})
 	go func() {
 		defer close(out)
-		if err == nil {
-			defer w.Close()
-			forwardChanges(ctx, out, w.Changed, nil)
+		if err != nil {
+			// Looking now and then is what remains.
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			forwardChanges(ctx, out, nil, tick.C)
+
 			return
 		}
 
-		// Looking now and then is what remains.
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		forwardChanges(ctx, out, nil, tick.C)
+		defer w.Close()
+		forwardChanges(ctx, out, w.Changed, nil)
 	}()
 
 	return out

@@ -52,10 +52,11 @@ func (c Conda) findPrefix() (string, error) {
 // resolveEnvironment is the folder without links, if it is an environment.
 func resolveEnvironment(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
-	if err == nil {
-		abs, err = sys.ResolvePath(abs)
+	if err != nil {
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
 	}
 
+	abs, err = sys.ResolvePath(abs)
 	if err != nil {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
 	}
@@ -180,14 +181,15 @@ func (c Conda) AskedFlags() ([]string, error) {
 		return nil, nil
 	}
 
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the variables of the environment in %s: %w", path, err)
+	}
+
 	var state struct {
 		Variables map[string]any `json:"env_vars"`
 	}
 
-	if err == nil {
-		err = json.Unmarshal(read.Content, &state)
-	}
-
+	err = json.Unmarshal(read.Content, &state)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the variables of the environment in %s: %w", path, err)
 	}

@@ -168,11 +168,7 @@ func (j Jupyter) Wish() (ChangePlan, error) {
 // makeSpec is the new kernel.json.
 func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec, notes []string, err error) {
 	path := filepath.Join(over.folder, "kernel.json")
-	file, err := files.ReadFile(path)
-	if err == nil {
-		spec, err = kernelspec.ReadSpec(file.Content)
-	}
-
+	spec, err = readKernel(path)
 	if err != nil {
 		again := ""
 		if over.name == "python3" {
@@ -221,6 +217,15 @@ func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec
 	text, err = spec.Text()
 
 	return text, spec, notes, err
+}
+
+func readKernel(path string) (spec kernelspec.Spec, err error) {
+	file, err := files.ReadFile(path)
+	if err != nil {
+		return spec, err
+	}
+
+	return kernelspec.ReadSpec(file.Content)
 }
 
 // isPython reports an interpreter as the first word of a command line. It has to stay the first: Jupyter replaces a

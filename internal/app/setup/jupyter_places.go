@@ -120,10 +120,14 @@ func (j Jupyter) pythonPrefixes() (active, others []string) {
 		if err != nil {
 			continue
 		}
+
 		add(&others, filepath.Dir(filepath.Dir(path)))
-		if target, err := filepath.EvalSymlinks(path); err == nil {
-			add(&others, filepath.Dir(filepath.Dir(target)))
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue
 		}
+
+		add(&others, filepath.Dir(filepath.Dir(target)))
 	}
 
 	return active, others

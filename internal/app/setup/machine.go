@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -95,13 +96,7 @@ func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 		return changes, fmt.Errorf("logins are left as they are: %w", err)
 	}
 
-	target, err := filepath.EvalSymlinks(program)
-	for _, at := range []string{program, target} {
-		if err == nil {
-			err = checkRootOwned(at)
-		}
-	}
-
+	err = checkProgramOwned(program)
 	if err != nil {
 		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, shellquote.Sh(program))
 	}
@@ -120,6 +115,16 @@ func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 	}
 
 	return changes, nil
+}
+
+// checkProgramOwned is an error unless only root can change the program, also where a link leads to it.
+func checkProgramOwned(program string) error {
+	target, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return err
+	}
+
+	return cmp.Or(checkRootOwned(program), checkRootOwned(target))
 }
 
 // checkRootOwned is an error where others than root can change what lies under a path.

@@ -20,9 +20,13 @@ func followMoves(r *edit.Record) {
 		if err != nil || e.Block == "" || info.Mode().Type() != os.ModeSymlink {
 			continue
 		}
-		if actual, err := sys.ResolvePath(e.Path); err == nil {
-			e.Path, e.Made = actual, false
+
+		actual, err := sys.ResolvePath(e.Path)
+		if err != nil {
+			continue
 		}
+
+		e.Path, e.Made = actual, false
 	}
 }
 

@@ -221,9 +221,12 @@ func (s *Setup) sayBusy() { s.Host.Say("another gpuard setup is at work: waiting
 // peekRecord is the record as it is now, and where it lies.
 func (s *Setup) peekRecord() (path string, record edit.Record, err error) {
 	path, err = s.recordPath()
-	if err == nil {
-		record, err = manifest.Peek(path)
+	if err != nil {
+		return path, record, err
 	}
+
+	record, err = manifest.Peek(path)
+
 	return path, record, err
 }
 

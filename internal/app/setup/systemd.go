@@ -115,25 +115,35 @@ func (s Systemd) Wish() (ChangePlan, error) {
 }
 
 func (s Systemd) missingError(name string) error {
-	kind, other := "of the system", ""
+	kind := "of the system"
 	if s.User {
 		kind = "of yours"
 	}
 
-	if where, err := s.Setup.unitFolders(!s.User); err == nil {
-		if found, err := where.findUnit(name); err == nil && found.path != "" {
-			other = fmt.Sprintf(", but %s is a unit of the system: sudo gpuard setup systemd %s", found.path, name)
-			if !s.User {
-				other = fmt.Sprintf(", but %s is one of a user's manager: write --user", found.path)
-			}
-		}
+	advice := s.otherManager(name)
+	if advice == "" {
+		advice = fmt.Sprintf("; to have it written, say what it starts: gpuard setup systemd %s -- COMMAND", strings.TrimSuffix(name, ".service"))
 	}
 
-	if other == "" {
-		other = fmt.Sprintf("; to have it written, say what it starts: gpuard setup systemd %s -- COMMAND", strings.TrimSuffix(name, ".service"))
+	return &exit.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, advice)}
+}
+
+// otherManager says that the other manager has a unit of this name; "": it has none.
+func (s Systemd) otherManager(name string) string {
+	where, err := s.Setup.unitFolders(!s.User)
+	if err != nil {
+		return ""
 	}
 
-	return &exit.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
+	found, err := where.findUnit(name)
+	if err != nil || found.path == "" {
+		return ""
+	}
+	if s.User {
+		return fmt.Sprintf(", but %s is a unit of the system: sudo gpuard setup systemd %s", found.path, name)
+	}
+
+	return fmt.Sprintf(", but %s is one of a user's manager: write --user", found.path)
 }
 
 // runPrefix is the beginning of a command line, up to where the command follows.

@@ -32,20 +32,21 @@ func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) 
 		files = nil
 	}
 
+	hidden := host.VarsForShell(env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{})))
+	if err != nil {
+		return hidden, err
+	}
+
 	switch append(files, &policy.File{Login: rule}).NarrowestLogin() {
 	case policy.LoginAllowed:
-		if err == nil {
-			vars, err := allowedVariables(ctx, host, env)
-			return host.VarsForShell(vars), err
-		}
+		vars, err := allowedVariables(ctx, host, env)
+		return host.VarsForShell(vars), err
 	case policy.LoginAll:
-		if err == nil {
-			return gone, nil
-		}
+		return gone, nil
 	case policy.LoginNone:
 	}
 
-	return host.VarsForShell(env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{}))), err
+	return hidden, nil
 }
 
 // allowedVariables shows the devices that the rules give the caller.

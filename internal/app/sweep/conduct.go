@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,10 +45,7 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runner.Progress)) (*Outco
 		return out, err
 	}
 
-	if terr := s.writeTables(); err == nil {
-		err = terr
-	}
-
+	err = cmp.Or(err, s.writeTables())
 	s.tellEnd(out, err)
 
 	for _, run := range s.State.RunsIn(batchlog.Failed) {
@@ -113,10 +111,11 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 
 	w := &runner.FolderWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
-	if err == nil {
-		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
+	if err != nil {
+		return nil, err
 	}
 
+	err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	if err != nil {
 		return nil, err
 	}

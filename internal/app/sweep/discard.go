@@ -29,8 +29,11 @@ func (s *Sweep) discardFolder() {
 		_ = root.RemoveAll(name)
 	}
 
-	if above, err := sys.FollowDir(filepath.Dir(s.Dir)); err == nil {
-		_ = above.Rmdir(filepath.Base(s.Dir))
-		_ = above.Close()
+	above, err := sys.FollowDir(filepath.Dir(s.Dir))
+	if err != nil {
+		return
 	}
+
+	_ = above.Rmdir(filepath.Base(s.Dir))
+	_ = above.Close()
 }

@@ -30,11 +30,11 @@ func readRuns(path, flag string, parse func([]byte) (grid.Grid, error)) (grid.Gr
 		data, err = files.ReadInput(os.Stdin, maxRunsFile)
 	}
 
-	var g grid.Grid
-	if err == nil {
-		g, err = parse(data)
+	if err != nil {
+		return grid.Grid{}, &exit.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
 	}
 
+	g, err := parse(data)
 	if err != nil {
 		return g, &exit.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
 	}

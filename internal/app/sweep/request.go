@@ -113,25 +113,23 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 	}
 
 	command, err := checkCommands(host, q)
-	if err == nil {
-		_, missing := os.Stat(dir)
-		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
-		dir, err = makeFolder(dir)
-		if err == nil {
-			return openSweep(host, q, command, dir, fresh, busy)
-		}
+	if err != nil {
+		return nil, err
 	}
 
-	return nil, err
+	_, missing := os.Stat(dir)
+	fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
+	dir, err = makeFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	return openSweep(host, q, command, dir, fresh, busy)
 }
 
 // Resume continues the sweep in a folder.
 func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		err = checkOwn(dir, 0)
-	}
-
+	dir, err := ownFolder(dir, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
 	}
@@ -167,10 +165,8 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 		if q.Spec.StartsTorchrun() {
 			break
 		}
-		err := refuseAssignment(name)
-		if err == nil {
-			_, err = findProgram(q, name)
-		}
+
+		err := checkProgram(q, name)
 		if err != nil {
 			first := slices.IndexFunc(q.Grid.Commands, func(words []string) bool { return words[0] == name })
 			return nil, q.inLine(first, err)
@@ -178,6 +174,17 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 	}
 
 	return command, judgeRuns(host, q, command)
+}
+
+func checkProgram(q *Request, name string) error {
+	err := refuseAssignment(name)
+	if err != nil {
+		return err
+	}
+
+	_, err = findProgram(q, name)
+
+	return err
 }
 
 // judgeRuns refuses what surely does not use the GPUs that its run is given, and says once what may not.
@@ -191,11 +198,11 @@ func judgeRuns(host *machine.Host, q *Request, command *grid.Command) error {
 	var said []string
 	for i := range runs {
 		words, err := command.Words(i)
-		var remarks []string
-		if err == nil {
-			remarks, err = judge.Command(host, q.Spec, words, judge.Place{Many: true})
+		if err != nil {
+			return q.inLine(i, err)
 		}
 
+		remarks, err := judge.Command(host, q.Spec, words, judge.Place{Many: true})
 		if err != nil {
 			return q.inLine(i, err)
 		}
@@ -262,40 +269,47 @@ func isProgram(path string) bool {
 // makeFolder makes the folder of a sweep.
 func makeFolder(dir string) (string, error) {
 	if dir != "" {
-		dir, err := filepath.Abs(dir)
-		if err != nil {
-			return dir, err
-		}
-		err = checkOwn(dir, 0o700)
-
-		return dir, err
+		return ownFolder(dir, 0o700)
 	}
 
+	const cannot = "cannot make a folder for the sweep: %w; name one that you can write: --dir DIR"
 	here, err := os.Getwd()
 	above, openErr := sys.FollowDir(".")
 	err = errors.Join(err, openErr)
-	if err == nil {
-		defer above.Close() //nolint:errcheck // nothing is written through it
+	if err != nil {
+		return "", fmt.Errorf(cannot, err)
 	}
 
-	for n := 1; err == nil; n++ {
+	defer above.Close() //nolint:errcheck // nothing is written through it
+	for n := 1; ; n++ {
 		name := fmt.Sprintf("gpuard-sweep-%d", n)
 		dir = filepath.Join(here, name)
 		err = above.Mkdir(name, 0o700)
-		if err == nil {
-			if err := checkOwn(dir, 0); err != nil {
-				_ = above.Rmdir(name)
-				return "", err
-			}
-			return dir, nil
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf(cannot, err)
 		}
 
-		if errors.Is(err, os.ErrExist) {
-			err = nil
+		err = checkOwn(dir, 0)
+		if err != nil {
+			_ = above.Rmdir(name)
+			return "", err
 		}
+
+		return dir, nil
+	}
+}
+
+// ownFolder returns the absolute path of a folder as checkOwn wants it.
+func ownFolder(dir string, mode uint32) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, err
 	}
 
-	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
+	return dir, checkOwn(dir, mode)
 }
 
 // checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run.
@@ -390,18 +404,9 @@ func (q *Request) requestText() string {
 	return text + " in " + q.Folder
 }
 
-// readHistory reads what was done.
-func (s *Sweep) readHistory() (err error) {
-	s.State = batchlog.NewState(s.Request.Grid.Len(), s.Request.Retry)
-	s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile))
-	if err == nil {
-		err = s.Journal.TruncatePartial()
-	}
-
-	if err == nil {
-		err = s.CatchUp()
-	}
-
+// readHistory reads what was done. After an error the sweep is closed.
+func (s *Sweep) readHistory() error {
+	err := s.readJournal()
 	if err != nil {
 		s.Close()
 		return err
@@ -410,6 +415,21 @@ func (s *Sweep) readHistory() (err error) {
 	s.Resumed = s.Journal.Offset() > 0
 
 	return nil
+}
+
+func (s *Sweep) readJournal() (err error) {
+	s.State = batchlog.NewState(s.Request.Grid.Len(), s.Request.Retry)
+	s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile))
+	if err != nil {
+		return err
+	}
+
+	err = s.Journal.TruncatePartial()
+	if err != nil {
+		return err
+	}
+
+	return s.CatchUp()
 }
 
 // Count is how many runs are where.

@@ -140,15 +140,16 @@ func (q *Queue) writeScript(ctx context.Context, s *remote.Scheduler, w handoff.
 	}
 
 	err = sys.MkdirAll(folder, 0o700)
-	if err == nil {
-		err = machine.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
-	}
-
 	if err != nil {
-		err = fmt.Errorf("cannot hand in the job: %w", err)
+		return out, fmt.Errorf("cannot hand in the job: %w", err)
 	}
 
-	return out, err
+	err = machine.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
+	if err != nil {
+		return out, fmt.Errorf("cannot hand in the job: %w", err)
+	}
+
+	return out, nil
 }
 
 func (q *Queue) scriptPath(run int) string {

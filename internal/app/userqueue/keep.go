@@ -107,10 +107,11 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 	w := &runner.FolderWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
 	var err error
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
-	if err == nil {
-		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
+	if err != nil {
+		return nil, err
 	}
 
+	err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	if err != nil {
 		return nil, err
 	}

@@ -266,12 +266,17 @@ const mostStart = 2 * time.Second
 
 // jobOf is a job of a list, which shows the others also where one cannot be read.
 func (q *Queue) jobOf(state *batchlog.State, run int) Job {
-	if !state.Runs[run].Unread {
-		if j, err := q.ReadJob(run); err == nil {
-			return j
-		}
+	unread := Job{Command: []string{}}
+	if state.Runs[run].Unread {
+		return unread
 	}
-	return Job{Command: []string{}}
+
+	j, err := q.ReadJob(run)
+	if err != nil {
+		return unread
+	}
+
+	return j
 }
 
 func stateOf(state *batchlog.State, run int) State {

@@ -168,26 +168,33 @@ func (q *Queue) Ended() <-chan struct{} {
 // ReadJob is what a job is started with.
 func (q *Queue) ReadJob(run int) (Job, error) { return jobAt(q.journal, q.state, run) }
 
-func jobAt(j *journal.Journal, state *batchlog.State, run int) (got Job, err error) {
-	line, err := j.Line(state.Runs[run].Offset)
-	var e batchlog.Event
-	if err == nil {
-		err = json.Unmarshal(line, &e)
-	}
-
-	if err == nil && (e.Kind != batchlog.Submit || e.Run != run || e.Job == nil) {
-		err = errors.New("the journal has another line there")
-	}
-
-	if err == nil {
-		err = json.Unmarshal(e.Job.Data, &got)
-	}
-
+func jobAt(j *journal.Journal, state *batchlog.State, run int) (Job, error) {
+	got, err := readJobLine(j, state.Runs[run].Offset, run)
 	if err != nil {
 		return got, fmt.Errorf("cannot read job %d: %w", run+1, err)
 	}
 
 	return got, nil
+}
+
+func readJobLine(j *journal.Journal, offset int64, run int) (got Job, err error) {
+	line, err := j.Line(offset)
+	if err != nil {
+		return got, err
+	}
+
+	var e batchlog.Event
+	err = json.Unmarshal(line, &e)
+	if err != nil {
+		return got, err
+	}
+	if e.Kind != batchlog.Submit || e.Run != run || e.Job == nil {
+		return got, errors.New("the journal has another line there")
+	}
+
+	err = json.Unmarshal(e.Job.Data, &got)
+
+	return got, err
 }
 
 // LogPath is the file that a job writes to.

@@ -118,9 +118,12 @@ func tooManyRuns(over []string) error {
 	n := 1.0
 	for _, text := range over {
 		_, list, _ := strings.Cut(text, "=")
-		if values, err := parseAxis(list); err == nil {
-			n *= float64(len(values))
+		values, err := parseAxis(list)
+		if err != nil {
+			continue
 		}
+
+		n *= float64(len(values))
 	}
 	return fmt.Errorf("cannot start %.0f runs: a sweep has at most %d; write fewer values, or larger steps (0..1:0.1)", n, MaxRuns)
 }

@@ -76,13 +76,18 @@ func ReadSpec(data []byte) (Spec, error) {
 func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
 	changed = Spec{Argv: argv, Display: display, Starter: s.Starter, fields: slices.Clone(s.fields)}
 	err = changed.setField("argv", argv)
-	if err == nil {
-		err = changed.setField("display_name", display)
+	if err != nil {
+		return changed, nil, err
+	}
+
+	err = changed.setField("display_name", display)
+	if err != nil {
+		return changed, nil, err
 	}
 
 	i := slices.IndexFunc(changed.fields, func(f field) bool { return f.name == "env" })
-	if err != nil || i < 0 || string(changed.fields[i].value) == "null" {
-		return changed, nil, err
+	if i < 0 || string(changed.fields[i].value) == "null" {
+		return changed, nil, nil
 	}
 
 	env, err := decodeObject(changed.fields[i].value)

@@ -183,19 +183,18 @@ func (k *jobCollector) readTable(in io.Reader) error {
 			continue
 		}
 
-		var err error
 		if f == nil {
+			var err error
 			f, at, err = formatOf(strings.TrimPrefix(text, "\ufeff"))
-			if err == nil {
-				k.Format = f.name
+			if err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
 			}
-		} else {
-			err = at.splitLine(text)
-			if err == nil {
-				err = f.read(k, &at)
-			}
+
+			k.Format = f.name
+			continue
 		}
 
+		err := k.readRow(f, &at, text)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
@@ -208,6 +207,15 @@ func (k *jobCollector) readTable(in io.Reader) error {
 	}
 
 	return nil
+}
+
+func (k *jobCollector) readRow(f *format, at *columns, text string) error {
+	err := at.splitLine(text)
+	if err != nil {
+		return err
+	}
+
+	return f.read(k, at)
 }
 
 // columns are the values of a line by the names of its columns.
