@@ -91,7 +91,9 @@ func (r *entryReader) renewedTicket(dirFD int, name string, t *job.Ticket) (rene
 	renewed = *t
 	renewed.Devices, renewed.Known = now.Devices, now.Known
 
-	return renewed, checkTicket(&renewed, t.ID)
+	err = checkTicket(&renewed, t.ID)
+
+	return renewed, err
 }
 
 // AnnounceChange records a change of the devices ids, which makes readings before it stale, and wakes every watcher of

@@ -146,11 +146,7 @@ func checkServices(ctx context.Context, p *cli.Program, o *projectcmd.ProjectFla
 		return nil
 	}
 
-	_, view, err := projectcmd.FindProject(ctx, p, o.File)
-	if err == nil {
-		_, err = projectcmd.SelectInstances(view, names)
-	}
-
+	_, _, _, err := projectcmd.FindInstances(ctx, p, o.File, names)
 	if err == nil {
 		return nil
 	}

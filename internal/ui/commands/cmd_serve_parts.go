@@ -163,20 +163,7 @@ func cancelByName(ctx context.Context, p *cli.Program, words []string) error {
 			continue
 		}
 
-		l, found, err := leases.FindToCancel(ctx, p.Host, word)
-		if err == nil && !found {
-			err = fmt.Errorf("cannot cancel %s: there is no such lease any more", word)
-		}
-
-		number := 0
-		if err == nil {
-			number, err = jobOfLease(p, l)
-		}
-
-		if err == nil && number == 0 {
-			err = leases.Cancel(ctx, p.Host, l, false, cancelPatience)
-		}
-
+		number, err := cancelLease(ctx, p, word)
 		if err != nil {
 			return err
 		}
@@ -206,6 +193,24 @@ func cancelByName(ctx context.Context, p *cli.Program, words []string) error {
 	}
 
 	return reviveQueue(ctx, p, q)
+}
+
+// cancelLease ends what has a lease. A job of the queue it does not end: it returns its number, which is 0 for others.
+func cancelLease(ctx context.Context, p *cli.Program, word string) (number int, err error) {
+	l, found, err := leases.FindToCancel(ctx, p.Host, word)
+	if err != nil {
+		return 0, err
+	}
+	if !found {
+		return 0, fmt.Errorf("cannot cancel %s: there is no such lease any more", word)
+	}
+
+	number, err = jobOfLease(p, l)
+	if err != nil || number > 0 {
+		return number, err
+	}
+
+	return 0, leases.Cancel(ctx, p.Host, l, false, cancelPatience)
 }
 
 // mayDrain reports whether the caller may take devices of this machine out of use: who owns its folder of leases.

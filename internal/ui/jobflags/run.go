@@ -55,24 +55,36 @@ func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string)
 		return spec, nil, err
 	}
 
-	spec, err = ReadRequest(p, cmd, &o.Spec, command)
-	if err == nil {
-		spec.Name, err = o.Name, checkName(cmd, o.Name)
-	}
-
-	if err == nil {
-		spec.Waiting, err = o.wait.Parse(p, cmd)
-	}
-
-	if err == nil {
-		care, err = o.care.readCare(cmd, &spec, o.ranks.isGiven(cmd))
-	}
-
-	if err == nil {
-		err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
-	}
+	spec, care, err = o.readFlags(p, cmd, command)
 
 	return spec, care, LocateDefault(p, err)
+}
+
+func (o *RunOptions) readFlags(p *cli.Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
+	spec, err = ReadRequest(p, cmd, &o.Spec, command)
+	if err != nil {
+		return spec, nil, err
+	}
+
+	spec.Name = o.Name
+	err = checkName(cmd, o.Name)
+	if err != nil {
+		return spec, nil, err
+	}
+
+	spec.Waiting, err = o.wait.Parse(p, cmd)
+	if err != nil {
+		return spec, nil, err
+	}
+
+	care, err = o.care.readCare(cmd, &spec, o.ranks.isGiven(cmd))
+	if err != nil {
+		return spec, care, err
+	}
+
+	err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
+
+	return spec, care, err
 }
 
 // checkName refuses a --name that would break the lines in which it is shown.

@@ -108,10 +108,11 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	}
 
 	spec, err := flags.Spec(cmd, command)
-	if err == nil {
-		err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
+	if err != nil {
+		return spec, err
 	}
 
+	err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	if err != nil || len(command) == 0 {
 		return spec, err
 	}

@@ -35,23 +35,7 @@ func (w *WaitFlags) AddFallback(cmd *cobra.Command) { flagset.AddOption(cmd, "fa
 
 // Parse checks the flags and returns their meaning.
 func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
-	if flagset.IsSet(cmd, "wait") && flagset.IsSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil {
-		// That of a setup is about the files to write.
-		err = errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
-	}
-
-	if err == nil {
-		err = flagset.RefuseTogether(cmd, flagset.OptionConflicts())
-	}
-
-	if err == nil {
-		err = w.checkFallback(cmd)
-	}
-
-	if err == nil {
-		err = checkWaitWord(p, cmd)
-	}
-
+	err = w.checkFlags(p, cmd)
 	if err != nil {
 		return waiting, failure.AsUsage(err)
 	}
@@ -68,6 +52,25 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 	}
 
 	return waiting, nil
+}
+
+func (w *WaitFlags) checkFlags(p *cli.Program, cmd *cobra.Command) error {
+	if flagset.IsSet(cmd, "wait") && flagset.IsSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil {
+		// The --dry-run of a setup is about the files to write.
+		return errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
+	}
+
+	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
+	if err != nil {
+		return err
+	}
+
+	err = w.checkFallback(cmd)
+	if err != nil {
+		return err
+	}
+
+	return checkWaitWord(p, cmd)
 }
 
 // checkWaitWord finds a word after --wait that was meant as its time but that the parser took for the command.

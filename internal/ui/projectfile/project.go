@@ -102,22 +102,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		_ = cmd.Flags().Set("log", s.Name)
 	}
 
-	err := flagset.RefuseEmpty(cmd)
-	if share := cmd.Flags().Lookup("share").Value.String(); err == nil && strings.HasSuffix(share, "%") {
-		err = fmt.Errorf("cannot read --share %q: a part of a GPU is only known on a command line; write a size, such as 8G", share)
-	}
-
-	if err == nil {
-		_, _, err = o.Parse(trial, cmd, []string{s.Name})
-	}
-
-	if err == nil && cmd.Flags().Changed("verify") {
-		_, err = jobflags.ReadOversight(o.Verify)
-		if err == nil {
-			err = flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}})
-		}
-	}
-
+	err := checkFlags(trial, cmd, o, s.Name)
 	if err == nil {
 		return nil
 	}
@@ -177,6 +162,34 @@ func readInstance(ctx context.Context, host *machine.Host, i service.Instance) (
 	task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
 
 	return task, err
+}
+
+// checkFlags checks the flags of a service that the command line has taken.
+func checkFlags(trial *cli.Program, cmd *cobra.Command, o *jobflags.RunOptions, name string) error {
+	err := flagset.RefuseEmpty(cmd)
+	if err != nil {
+		return err
+	}
+
+	share := cmd.Flags().Lookup("share").Value.String()
+	if strings.HasSuffix(share, "%") {
+		return fmt.Errorf("cannot read --share %q: a part of a GPU is only known on a command line; write a size, such as 8G", share)
+	}
+
+	_, _, err = o.Parse(trial, cmd, []string{name})
+	if err != nil {
+		return err
+	}
+	if !cmd.Flags().Changed("verify") {
+		return nil
+	}
+
+	_, err = jobflags.ReadOversight(o.Verify)
+	if err != nil {
+		return err
+	}
+
+	return flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}})
 }
 
 // ProjectsOf are the projects of this machine.

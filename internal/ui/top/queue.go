@@ -48,9 +48,11 @@ func readQueue(ctx context.Context, sources []observe.Source, me string) queueSe
 
 	text, err := json.Marshal(answer)
 	seen := queueSeen{me: me}
-	if err == nil {
-		seen.read = json.Unmarshal(text, &seen) == nil
+	if err != nil {
+		return seen
 	}
+
+	seen.read = json.Unmarshal(text, &seen) == nil
 
 	return seen
 }

@@ -165,11 +165,15 @@ func notifyReady() {
 	if path == "" {
 		return
 	}
-	if c, err := net.Dial("unixgram", path); err == nil {
+
+	c, err := net.Dial("unixgram", path)
+	if err != nil {
 		// A manager that is gone needs no answer.
-		_, _ = c.Write([]byte("READY=1"))
-		_ = c.Close()
+		return
 	}
+
+	_, _ = c.Write([]byte("READY=1"))
+	_ = c.Close()
 }
 
 // listenOn listens, or takes the socket that systemd has opened (sd_listen_fds(3)).

@@ -152,16 +152,7 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	case len(args) == 0:
 		return w, fmt.Errorf("cannot write nothing: write a command, such as %s -- python train.py, or -f gpuard.yaml SERVICE", cmd.CommandPath())
 	default:
-		err = scriptFlags(p, cmd, args)
-		if err == nil {
-			w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
-		}
-		if err == nil && t == handoff.Slurm {
-			w.Folder, err = thisFolder()
-		}
-		if err == nil {
-			err = judgeAway(p, cmd, t, w.Spec)
-		}
+		w, err = commandWork(p, cmd, t, o, args)
 	}
 
 	if err != nil {
@@ -180,7 +171,31 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 
 	w.Image, w.Namespace, w.Queue = cmp.Or(o.image, w.Image), o.namespace, o.queue
 
-	return w, addVariables(p, &w, o.env)
+	err = addVariables(p, &w, o.env)
+
+	return w, err
+}
+
+// commandWork is the job of a command line.
+func commandWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
+	err = scriptFlags(p, cmd, args)
+	if err != nil {
+		return w, err
+	}
+
+	w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
+	if err != nil {
+		return w, err
+	}
+
+	if t == handoff.Slurm {
+		w.Folder, err = thisFolder()
+		if err != nil {
+			return w, err
+		}
+	}
+
+	return w, judgeAway(p, cmd, t, w.Spec)
 }
 
 // judgeAway refuses a command that surely uses other GPUs than those that the engine gives it, in the words of gpuard

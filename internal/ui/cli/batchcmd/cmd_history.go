@@ -1,6 +1,7 @@
 package batchcmd
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -95,9 +96,7 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 		troubles, cerr := refreshEngines(cmd.Context(), p, q)
 		sayTroubles(p, troubles)
 		list, err = q.List(userqueue.State.Over)
-		if err == nil {
-			err = cerr
-		}
+		err = cmp.Or(err, cerr)
 	}
 
 	if err != nil {

@@ -364,18 +364,31 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int
 
 		a.Paused, a.Odd, a.OddLines = state.Paused, state.Odd, q.OddIn(state)
 	}
-	if s, err := leases.Status(ctx, p.Host); err == nil {
-		for _, w := range s.Waiting {
-			if q == nil || !q.IsRunner(w.PID) {
-				a.Others = append(a.Others, w)
-			}
-		}
-		if name, err := machineOf(p); err == nil {
-			userqueue.ForecastJobs(a.Jobs, a.Others, &s, name)
+
+	addOthers(ctx, p, q, &a)
+
+	return a, more, nil
+}
+
+// addOthers adds what else waits for this machine, and when the jobs may start.
+func addOthers(ctx context.Context, p *cli.Program, q *userqueue.Queue, a *QueueAnswer) {
+	s, err := leases.Status(ctx, p.Host)
+	if err != nil {
+		return
+	}
+
+	for _, w := range s.Waiting {
+		if q == nil || !q.IsRunner(w.PID) {
+			a.Others = append(a.Others, w)
 		}
 	}
 
-	return a, more, nil
+	name, err := machineOf(p)
+	if err != nil {
+		return
+	}
+
+	userqueue.ForecastJobs(a.Jobs, a.Others, &s, name)
 }
 
 // mostReasons is for how many different requests queue asks why they wait.

@@ -47,12 +47,7 @@ type downAnswer struct {
 
 // EndServices ends the named services of a project, all of them if none is named.
 func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []string, now bool) error {
-	folder, view, err := FindProject(ctx, p, o.File)
-	if err != nil {
-		return err
-	}
-
-	mine, err := SelectInstances(view, names)
+	folder, view, mine, err := FindInstances(ctx, p, o.File, names)
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,7 @@ gpuard status shows the GPUs of other projects and users.`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.WithExitCode(func() error {
-				_, view, err := FindProject(cmd.Context(), p, o.File)
-				var mine Selection
-				if err == nil {
-					mine, err = SelectInstances(view, args)
-				}
-
+				_, view, mine, err := FindInstances(cmd.Context(), p, o.File, args)
 				switch {
 				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
 					return failure.Usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])

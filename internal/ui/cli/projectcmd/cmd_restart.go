@@ -36,12 +36,7 @@ with their old settings: to apply changes of the file use gpuard up -d.`,
 
 func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []string) error {
 	ctx := cmd.Context()
-	folder, view, err := FindProject(ctx, p, o.File)
-	if err != nil {
-		return err
-	}
-
-	mine, err := SelectInstances(view, names)
+	folder, view, mine, err := FindInstances(ctx, p, o.File, names)
 	switch {
 	case err != nil:
 		return err

@@ -43,6 +43,18 @@ func FindProject(ctx context.Context, p *cli.Program, file string) (*services.Fo
 	return folder, view, err
 }
 
+// FindInstances returns the folder of a project, its current view, and which of its instances the names mean.
+func FindInstances(ctx context.Context, p *cli.Program, file string, names []string) (*services.Folder, *services.View, Selection, error) {
+	folder, view, err := FindProject(ctx, p, file)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+
+	mine, err := SelectInstances(view, names)
+
+	return folder, view, mine, err
+}
+
 // Selection is the services and instances that were named. An empty selection is all.
 type Selection []string
 

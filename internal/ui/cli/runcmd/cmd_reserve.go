@@ -126,10 +126,11 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 	}
 
 	spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil)
-	if err == nil {
-		spec.Waiting, err = o.wait.Parse(p, cmd)
+	if err != nil {
+		return spec, failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
 
+	spec.Waiting, err = o.wait.Parse(p, cmd)
 	switch {
 	case err != nil:
 		return spec, failure.AsUsage(jobflags.LocateDefault(p, err))

@@ -66,15 +66,7 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, care, err := o.Parse(p, cmd, args)
-			if err == nil {
-				err = o.ApplyKeepWhile(cmd, &spec, care, p.Defaults.Longest)
-			}
-
-			if err == nil {
-				spec, err = jobflags.AskDevice(p, cmd, o.Ask, spec)
-			}
-
+			spec, care, err := readRun(p, cmd, o, args)
 			if err != nil {
 				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 			}
@@ -92,6 +84,23 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "print only errors")
 
 	return cmd
+}
+
+// readRun reads what is to be run, and asks for the device where that is wanted.
+func readRun(p *cli.Program, cmd *cobra.Command, o *jobflags.RunOptions, args []string) (job.Spec, *job.Care, error) {
+	spec, care, err := o.Parse(p, cmd, args)
+	if err != nil {
+		return spec, care, err
+	}
+
+	err = o.ApplyKeepWhile(cmd, &spec, care, p.Defaults.Longest)
+	if err != nil {
+		return spec, care, err
+	}
+
+	spec, err = jobflags.AskDevice(p, cmd, o.Ask, spec)
+
+	return spec, care, err
 }
 
 func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, o *jobflags.RunOptions) error {

@@ -358,10 +358,11 @@ func showCompared(p *cli.Program, o *compareOptions, a *compareAnswer) error {
 	}
 
 	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
-	if err == nil {
-		err = machine.WriteFile(o.chart, picture, 0o666)
+	if err != nil {
+		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
 	}
 
+	err = machine.WriteFile(o.chart, picture, 0o666)
 	if err != nil {
 		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
 	}

@@ -337,10 +337,11 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 	}
 
 	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
-	if err == nil {
-		err = machine.WriteFile(o.chart, picture, 0o666)
+	if err != nil {
+		return fmt.Errorf("cannot write the chart: %w", err)
 	}
 
+	err = machine.WriteFile(o.chart, picture, 0o666)
 	if err != nil {
 		return fmt.Errorf("cannot write the chart: %w", err)
 	}

@@ -83,17 +83,23 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 	}
 
 	words, err := o.choiceWords(p, cmd)
-	if err == nil && len(words) == 0 && o.file != "" {
-		err = failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
-	} else if err == nil && len(words) == 0 {
-		words, err = c.AskedFlags()
-		if err == nil {
-			err = o.applyStoredFlags(p, cmd, words)
-		}
-	}
-
 	if err != nil {
 		return err
+	}
+	if len(words) == 0 && o.file != "" {
+		return failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
+	}
+
+	if len(words) == 0 {
+		words, err = c.AskedFlags()
+		if err != nil {
+			return err
+		}
+
+		err = o.applyStoredFlags(p, cmd, words)
+		if err != nil {
+			return err
+		}
 	}
 
 	f.Words = words
@@ -148,15 +154,7 @@ func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, word
 	alone := &cobra.Command{Use: cmd.Use}
 	known.choice.Add(p, alone)
 	known.addModes(alone)
-	err := alone.Flags().Parse(words)
-	if err == nil && alone.Flags().NArg() > 0 {
-		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
-	}
-
-	if err == nil {
-		err = flagset.RefuseEmpty(alone)
-	}
-
+	err := parseFlagsOnly(alone, words)
 	if err != nil {
 		return failure.Usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)
 	}
@@ -167,4 +165,17 @@ func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, word
 	_, err = o.choiceWords(p, cmd)
 
 	return err
+}
+
+// parseFlagsOnly parses words that may only be flags.
+func parseFlagsOnly(cmd *cobra.Command, words []string) error {
+	err := cmd.Flags().Parse(words)
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().NArg() > 0 {
+		return fmt.Errorf("%q is not a flag", cmd.Flags().Arg(0))
+	}
+
+	return flagset.RefuseEmpty(cmd)
 }

@@ -32,10 +32,11 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return failure.WithExitCode(func() error {
 				flags, err := c.flagWords(p, cmd)
-				if err == nil {
-					_, err = w.Parse(p, cmd)
+				if err != nil {
+					return failure.AsUsage(err)
 				}
 
+				_, err = w.Parse(p, cmd)
 				if err != nil {
 					return failure.AsUsage(err)
 				}
