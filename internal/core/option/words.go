@@ -75,7 +75,7 @@ func FlagNames() []string { return slices.Clone(flagNames) }
 var commandNames = []string{
 	"cancel", "cdi", "compare", "completion", "docker", "doctor", "down", "drain", "env", "evict", "explain",
 	"export", "export compose", "export kubernetes", "export kubernetes-dra", "export slurm", "help", "history", "lint",
-	"logs", "podman", "project-keep", "project-supervise", "ps",
+	"logs", "podman", "ps",
 	"queue", "queue hold", "queue pause", "queue requeue", "queue resume", "queue unhold",
 	"release", "reserve", "restart", "run", "serve",
 	"setup", "setup cdi", "setup conda", "setup desktop", "setup direnv", "setup docker", "setup github",
@@ -87,7 +87,7 @@ var commandNames = []string{
 var flagNames = []string{
 	"alert", "all", "arms", "as", "ask", "bundle", "by", "chart", "commands", "compose", "container", "context", "csv",
 	"dcgm-jobs", "detach", "dir", "docs", "dry-run", "environment-yml", "every", "failed", "file", "fix", "follow",
-	"for", "force", "format", "help", "idle", "instance-hash", "jobs", "jobs-per-gpu", "json", "kernel", "lease",
+	"for", "force", "format", "help", "idle", "jobs", "jobs-per-gpu", "json", "kernel", "lease",
 	"listen", "load", "login", "machine", "metric", "mine", "no-prompt", "no-scrub", "now", "over", "pci", "pid",
 	"policy", "preview", "probe", "python", "quiet", "reason", "record", "remove", "repeat", "restore", "resume", "run",
 	"runtime", "save", "seed", "shell", "since", "tail", "target", "theme", "time-guess", "tls-cert", "tls-key",
