@@ -9,8 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"syscall"
+
+	"gpuard/internal/host/ownproc"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,14 +41,14 @@ func StartBackground(name string, env []string, errs *os.File, args ...string) (
 
 // closeAllOnExec passes no descriptor on but the standard streams.
 func closeAllOnExec() error {
-	entries, err := os.ReadDir("/proc/self/fd")
+	open, err := ownproc.OpenDescriptors()
 	if err != nil {
 		return err
 	}
 
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
+	for _, d := range open {
+		if d.FD > 2 {
+			unix.CloseOnExec(d.FD)
 		}
 	}
 

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/ownproc"
 )
 
 // server is the child.
@@ -44,19 +43,14 @@ func ServeRequests(in io.Reader, out io.Writer, read Reader, events Events) erro
 // closeInherited closes what came with the start of this program, other than the standard streams. Such a file has no
 // FD_CLOEXEC, else it were closed by then; what the Go runtime has opened itself has it.
 func closeInherited() error {
-	entries, err := os.ReadDir("/proc/self/fd")
+	open, err := ownproc.OpenDescriptors()
 	if err != nil {
 		return err
 	}
 
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= 2 {
-			continue
-		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // a descriptor
-		if err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
+	for _, d := range open {
+		if d.FD > 2 && !d.CloseOnExec {
+			_ = unix.Close(d.FD)
 		}
 	}
 

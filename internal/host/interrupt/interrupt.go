@@ -14,7 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
-	"unsafe"
+
+	"gpuard/internal/host/ownproc"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +34,7 @@ func CatchSignals() *SignalCatcher {
 	c.Signals = c.caught
 
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGTSTP, unix.SIGCONT} {
-		if isIgnored(sig) || signal.Ignored(sig) {
+		if ownproc.ActionOf(sig).Handler == ownproc.SignalIgnored || signal.Ignored(sig) {
 			continue
 		}
 		if sig == unix.SIGTSTP {
@@ -59,7 +60,7 @@ func (c *SignalCatcher) Stop() {
 	signal.Stop(c.caught)
 	signal.Reset(c.which...)
 	if slices.Contains(c.which, os.Signal(unix.SIGTSTP)) {
-		swapAction(unix.SIGTSTP, &sigaction{}, nil)
+		ownproc.SetAction(unix.SIGTSTP, ownproc.SignalAction{})
 	}
 }
 
@@ -67,19 +68,18 @@ func (c *SignalCatcher) Stop() {
 func Suspend() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before sigaction
-	swapAction(unix.SIGTSTP, nil, &before)
-	swapAction(unix.SIGTSTP, &sigaction{}, nil)
+	before := ownproc.ActionOf(unix.SIGTSTP)
+	ownproc.SetAction(unix.SIGTSTP, ownproc.SignalAction{})
 
 	// To this thread, so that it is stopped before the call returns.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP)
-	swapAction(unix.SIGTSTP, &before, nil)
+	ownproc.SetAction(unix.SIGTSTP, before)
 }
 
 // DieBySignal ends this process by the default action of the signal.
 func DieBySignal(sig os.Signal) {
 	if n, ok := sig.(unix.Signal); ok {
-		swapAction(n, &sigaction{}, nil)
+		ownproc.SetAction(n, ownproc.SignalAction{})
 		_ = unix.Kill(os.Getpid(), n)
 	}
 	for {
@@ -91,27 +91,3 @@ func DieBySignal(sig os.Signal) {
 
 // SignalByName returns the signal with a name such as "SIGTERM".
 func SignalByName(name string) unix.Signal { return unix.SignalNum(name) }
-
-// sigaction is at least as large as the kernel's struct sigaction; zeros mean the default action
-// (include/linux/signal_types.h).
-type sigaction struct {
-	handler uintptr
-	rest    [7]uintptr
-}
-
-// isIgnored reads the action from the kernel: the Go runtime remembers only for SIGHUP and SIGINT that they were
-// ignored.
-func isIgnored(sig unix.Signal) bool {
-	// SIG_IGN.
-	const ignore = 1
-	var a sigaction
-	swapAction(sig, nil, &a)
-
-	return a.handler == ignore
-}
-
-// swapAction is rt_sigaction(2). It is needed because the runtime does not restore the default action of signals that
-// stop a process.
-func swapAction(sig unix.Signal, set, old *sigaction) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
-}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"gpuard/internal/host/ownproc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -51,15 +53,9 @@ type soleThread struct {
 	tasks   *byte // "/proc/self/task"
 	entries [8192]byte
 	pid     int
-	action  sigaction
+	action  ownproc.SignalAction
 	// What the steps point to.
 	keep []any
-}
-
-// sigaction is the kernel's struct sigaction (include/linux/signal_types.h).
-type sigaction struct {
-	handler, flags, restorer uintptr
-	mask                     uint64
 }
 
 const (
@@ -81,7 +77,7 @@ const maxThreadRounds = 27_000
 
 // runAlone does not return. It must be called by the thread that began the process, and locked to it.
 func (a *soleThread) runAlone() {
-	a.action = sigaction{handler: exitHandler(), flags: onStack | hasRestorer, restorer: exitHandler()}
+	a.action = ownproc.SignalAction{Handler: exitHandler(), Flags: onStack | hasRestorer, Restorer: exitHandler()}
 	a.runRaw()
 	runtime.KeepAlive(a)
 }
@@ -93,7 +89,7 @@ func (a *soleThread) runRaw() {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
 
 	// Before a thread that handles one is ended.
-	defaultSignals()
+	ownproc.DefaultCaught()
 	if errno := a.endThreads(); errno != 0 {
 		a.execFailure(noStep, errno)
 	}
@@ -127,7 +123,7 @@ func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 		}
 
 		if s.call == prepareExec {
-			defaultSignals()
+			ownproc.DefaultCaught()
 			continue
 		}
 
@@ -242,25 +238,6 @@ func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno
 	}
 }
 
-// defaultSignals gives every caught signal its default: the handlers of Go must not run in what is left of this
-// process.
-//
-//go:norace
-//go:nosplit
-func defaultSignals() {
-	for sig := uintptr(1); sig <= 64; sig++ {
-		var a sigaction
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
-		if a.handler <= 1 {
-			// SIG_DFL, SIG_IGN.
-			continue
-		}
-
-		a = sigaction{}
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
-	}
-}
-
 // execFailure executes the program that says what failed.
 //
 //go:norace
@@ -268,7 +245,7 @@ func defaultSignals() {
 func (a *soleThread) execFailure(failed int, errno syscall.Errno) {
 	writeDigits(&a.number, failed)
 	writeDigits(&a.errno, int(errno))
-	defaultSignals()
+	ownproc.DefaultCaught()
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
 	exitAll(125)

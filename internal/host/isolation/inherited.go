@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/ownproc"
 )
 
 // inheritedError says what would be inherited that leads past the wall.
@@ -37,29 +36,23 @@ func refuseDescriptors(hidden []string, level job.Isolation) error {
 		}
 	}
 
-	entries, err := os.ReadDir("/proc/self/fd")
+	open, err := ownproc.OpenDescriptors()
 	if err != nil {
 		return fmt.Errorf("cannot list the open files of this process: %w", err)
 	}
 
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // not negative
+	for _, d := range open {
 		var stat unix.Stat_t
-		if err != nil || flags&unix.FD_CLOEXEC != 0 || unix.Fstat(fd, &stat) != nil {
+		if d.CloseOnExec || unix.Fstat(d.FD, &stat) != nil {
 			continue
 		}
 
-		target, _ := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))
+		target, _ := os.Readlink(d.Path())
 		switch kind := stat.Mode & unix.S_IFMT; {
 		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
-			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", fd, numbers[stat.Rdev])
-		case kind == unix.S_IFDIR && level != job.Cgroup && (level == job.Namespace || checkFolderInside(filepath.Join("/proc/self/fd", e.Name())) != nil):
-			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
+			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", d.FD, numbers[stat.Rdev])
+		case kind == unix.S_IFDIR && level != job.Cgroup && (level == job.Namespace || checkFolderInside(d.Path()) != nil):
+			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", d.FD, target)
 		}
 	}
 

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
-	"unsafe"
 
+	"gpuard/internal/host/ownproc"
 	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +31,7 @@ type signalForwarder struct {
 func catchSignals(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *signalForwarder {
 	p := &signalForwarder{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range signals {
-		if signalHandler(sig) == ignoredHandler || signal.Ignored(sig) {
+		if ownproc.ActionOf(sig).Handler == ownproc.SignalIgnored || signal.Ignored(sig) {
 			continue
 		}
 		if isRuntimeSignal(sig) {
@@ -69,7 +69,7 @@ func (p *signalForwarder) stopForwarding() {
 
 	for _, sig := range p.signals {
 		if sig, ok := sig.(unix.Signal); ok && isRuntimeSignal(sig) {
-			setDefault(sig)
+			ownproc.SetAction(sig, ownproc.SignalAction{})
 		}
 	}
 
@@ -150,31 +150,16 @@ func foregroundGroup() (group int, found bool) {
 func stopAs(sig unix.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before sigaction
+	before := ownproc.ActionOf(sig)
 	if sig != unix.SIGSTOP {
-		swapHandler(sig, nil, &before)
-		setDefault(sig)
+		ownproc.SetAction(sig, ownproc.SignalAction{})
 	}
 
 	// To this very thread, so that it is stopped before the call returns.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 	if sig != unix.SIGSTOP {
-		swapHandler(sig, &before, nil)
+		ownproc.SetAction(sig, before)
 	}
-}
-
-// ignoredHandler is SIG_IGN.
-const ignoredHandler = 1
-
-// signalHandler is the kernel's address of what handles a signal: 0 the default, 1 ignored.
-func signalHandler(sig unix.Signal) uintptr {
-	var a sigaction
-	swapHandler(sig, nil, &a)
-	return a.handler
-}
-
-func swapHandler(sig unix.Signal, set, old *sigaction) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
 // isStopped reports whether a process is stopped (proc_pid_stat(5), field 3).

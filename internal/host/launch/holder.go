@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"gpuard/internal/host/ownproc"
 	"gpuard/internal/host/sys"
 
 	"golang.org/x/sys/unix"
@@ -152,19 +153,20 @@ type forkArgs struct {
 	failed uintptr
 }
 
-// sigaction is the kernel's struct sigaction with room to spare: only its first word is looked at or set
-// (include/linux/signal_types.h; SIG_DFL is 0, SIG_IGN is 1).
-type sigaction struct {
-	handler uintptr
-	rest    [7]uintptr
-}
-
 // doubleFork forks twice and lets the grandchild execute. It returns the child, which has ended and waits to be reaped,
 // and why the grandchild could not execute. Until it executes, the grandchild uses our memory and our stack while this
 // thread waits, so between fork and exec only raw system calls are made: nothing of the Go runtime may run there (no
 // allocation, no stack growth, no signal handler; signals are blocked from before the fork until no handler is left in
 // the grandchild).
 func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
+	pid, errno := forkBlocked(func() (uintptr, syscall.Errno) { return rawDoubleFork(a) })
+	runtime.KeepAlive(a)
+
+	return pid, errno
+}
+
+// forkBlocked calls fork with all signals blocked, as they are in the copy from its beginning.
+func forkBlocked(fork func() (uintptr, syscall.Errno)) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
@@ -176,9 +178,8 @@ func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 		return 0, unix.EINVAL
 	}
 
-	pid, errno := rawDoubleFork(a)
+	pid, errno := fork()
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
-	runtime.KeepAlive(a)
 
 	return pid, errno
 }
@@ -232,16 +233,7 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 //go:norace
 //go:nosplit
 func unblockSignals() {
-	for sig := uintptr(1); sig <= 64; sig++ {
-		var a sigaction
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
-		if a.handler <= 1 {
-			continue
-		}
-
-		a = sigaction{}
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
-	}
+	ownproc.DefaultCaught()
 	var none uint64
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
 }

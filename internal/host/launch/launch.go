@@ -14,12 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/shellquote"
+	"gpuard/internal/host/ownproc"
 )
 
 // lowestFD is where the lease's descriptor goes in the command: far above what scripts use by number.
@@ -162,25 +162,14 @@ func Exec(path string, argv, env []string, before map[int]bool, keep int, by fun
 
 // OpenDescriptors lists the descriptors that are open now.
 func OpenDescriptors() map[int]bool {
-	entries, err := os.ReadDir("/proc/self/fd")
+	list, err := ownproc.OpenDescriptors()
 	if err != nil {
 		return nil
 	}
 
-	open := make(map[int]bool, len(entries))
-	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-
-		// The descriptor of the listing itself is closed by now, and a library may get its number.
-		_, err = unix.FcntlInt(uintptr(n), unix.F_GETFD, 0) //nolint:gosec // not negative
-		if err != nil {
-			continue
-		}
-
-		open[n] = true
+	open := make(map[int]bool, len(list))
+	for _, d := range list {
+		open[d.FD] = true
 	}
 
 	return open

@@ -171,19 +171,7 @@ func (w *groupSignalCounter) updateCounts() bool {
 // forkWitness makes the copy, as doubleFork does: all signals are blocked in it from its beginning to its end, and it
 // makes raw system calls only.
 func forkWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, old unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
-		return 0, unix.EINVAL
-	}
-
-	pid, errno := rawWitness(a)
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	pid, errno := forkBlocked(func() (uintptr, syscall.Errno) { return rawWitness(a) })
 	runtime.KeepAlive(a)
 
 	return pid, errno

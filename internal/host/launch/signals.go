@@ -6,7 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"unsafe"
+
+	"gpuard/internal/host/ownproc"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,7 @@ func DefaultSignals() {
 	limited := unix.Getrlimit(unix.RLIMIT_FSIZE, &size) == nil && size.Cur != unix.RLIM_INFINITY
 	for _, sig := range runtimeSignals() {
 		if sig != unix.SIGXFSZ || !limited {
-			setDefault(sig)
+			ownproc.SetAction(sig, ownproc.SignalAction{})
 		}
 	}
 
@@ -48,15 +49,9 @@ func runtimeSignals() []unix.Signal {
 func defaultEndSignals() {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if !signal.Ignored(sig) {
-			setDefault(sig)
+			ownproc.SetAction(sig, ownproc.SignalAction{})
 		}
 	}
-}
-
-// setDefault does what sigaction(2) with SIG_DFL does; a kernel's struct sigaction of zeros is just that.
-func setDefault(sig unix.Signal) {
-	var action [4]uint64
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 }
 
 // inheritIgnored keeps SIGQUIT ignored for a background job of a shell without job control. The Go runtime leaves an

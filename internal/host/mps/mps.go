@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/prose"
+	"gpuard/internal/host/ownproc"
 	"gpuard/internal/host/sys"
 )
 
@@ -244,23 +245,15 @@ func (c *Control) controlCommand(ctx context.Context, args ...string) *exec.Cmd 
 // setCloseOnExec makes the descriptors that this process inherited for its command close on exec, because the daemon
 // would keep a caller's pipe open for ever. The returned function undoes that.
 func setCloseOnExec() func() {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	var changed []int
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd < 3 {
-			continue
-		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if err == nil && flags&unix.FD_CLOEXEC == 0 {
-			unix.CloseOnExec(fd)
-			changed = append(changed, fd)
-		}
+	open, _ := ownproc.OpenDescriptors()
+	changed := slices.DeleteFunc(open, func(d ownproc.Descriptor) bool { return d.FD < 3 || d.CloseOnExec })
+	for _, d := range changed {
+		unix.CloseOnExec(d.FD)
 	}
 
 	return func() {
-		for _, fd := range changed {
-			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0) //nolint:gosec // not negative
+		for _, d := range changed {
+			_, _ = unix.FcntlInt(uintptr(d.FD), unix.F_SETFD, 0) //nolint:gosec // not negative
 		}
 	}
 }

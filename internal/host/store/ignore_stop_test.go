@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/host/ownproc"
 )
 
 // roleCtrlZ PATH: gets the signal of Ctrl-Z while it has the folder lock, and again after that.
@@ -18,7 +19,7 @@ func roleCtrlZ(args []string) error {
 	if err := unix.Setpgid(0, 0); err != nil { // nothing is stopped in a group that no shell watches
 		return err
 	}
-	signalAction(unix.SIGTSTP, &sigaction{}, nil) // some shells start what they start with it ignored
+	ownproc.SetAction(unix.SIGTSTP, ownproc.SignalAction{}) // some shells start what they start with it ignored
 	f, err := Open(args[0], nil, time.Second)
 	if err != nil {
 		return err
