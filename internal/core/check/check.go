@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 )
 
 // Severity is how much a finding matters.
@@ -80,7 +81,7 @@ func RunChecks(s hostinfo.Site) []Finding {
 func (c Check) lookWithRecover(s hostinfo.Site) (found []Finding) {
 	defer func() {
 		if p := recover(); p != nil {
-			found = unknownFinding(c.Code, "this", fmt.Sprintf("gpuard made a mistake (%v)", p), "please report it, with: gpuard doctor --bundle")
+			found = unknownFinding(c.Code, "this", fmt.Sprintf("gpuard made a mistake (%v)", p), option.Expand("please report it, with: {gpuard doctor} {bundle}"))
 		}
 	}()
 	return c.Look(s)

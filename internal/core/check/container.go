@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 )
 
 // Sources of the rules about containers.
@@ -47,7 +48,7 @@ func containerTakesAll() Check {
 			case !c.Toolkit:
 				return okFinding(page.Code, "NVIDIA's container toolkit is not installed")
 			case unread >= 0:
-				return unknownFinding(page.Code, "the settings of containers", c.Problems[unread], "sudo gpuard doctor, if the file is for root alone")
+				return unknownFinding(page.Code, "the settings of containers", c.Problems[unread], option.Expand("sudo {gpuard doctor}, if the file is for root alone"))
 			case !open && c.AsVolumeMounts != nil && *c.AsVolumeMounts:
 				return okFinding(page.Code, "NVIDIA_VISIBLE_DEVICES of an image counts in privileged containers only; others name their GPUs by mounts")
 			case !open:

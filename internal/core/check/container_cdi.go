@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 )
 
 // nvidiaKind is the name of NVIDIA's devices in CDI.
@@ -24,7 +25,7 @@ func cdiSpecs() Check {
 		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			for _, p := range c.Problems {
 				if strings.Contains(p, "/cdi: ") {
-					return unknownFinding(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
+					return unknownFinding(page.Code, "all CDI files", p, option.Expand("sudo {gpuard doctor}, if the folder is for root alone"))
 				}
 			}
 
@@ -76,7 +77,7 @@ func unreadSpecFinding(code string, spec hostinfo.CDISpec, c hostinfo.Containers
 	case c.Podman:
 		return Finding{code, Info, spec.Path + " may be read by root alone", "Podman without root does not know what it describes", "sudo chmod a+r " + spec.Path}
 	}
-	return unknownFinding(code, spec.Path, spec.Problem, "sudo gpuard doctor")[0]
+	return unknownFinding(code, spec.Path, spec.Problem, option.Expand("sudo {gpuard doctor}"))[0]
 }
 
 func cdiDriver() Check {

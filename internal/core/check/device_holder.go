@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -56,7 +57,7 @@ func checkHolders(s hostinfo.Site) []Finding {
 	}
 
 	if len(living) > 0 {
-		found = append(found, Finding{code, Info, "programs hold memory without a lease: " + holdersText(s, living), "gpuard keeps its jobs off these devices.", "list them: gpuard evict"})
+		found = append(found, Finding{code, Info, "programs hold memory without a lease: " + holdersText(s, living), "gpuard keeps its jobs off these devices.", option.Expand("list them: {gpuard evict}")})
 	}
 
 	if text := desktopMemoryText(m); text != "" {

@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -52,7 +53,7 @@ board is a case for warranty.`,
 		case r == nil:
 		case r.Failed:
 			return []Finding{{code, Error, l.deviceName() + " could not exchange a broken memory row", "Its spare rows are used up; further errors end programs.",
-				"have the board checked or exchanged; take it out of use: sudo gpuard drain " + fmt.Sprint(l.Index)}}
+				option.Sprintf("have the board checked or exchanged; take it out of use: sudo {gpuard drain} %d", l.Index)}}
 		case r.Pending:
 			return []Finding{{code, Warning, l.deviceName() + " waits for a reset to exchange a broken memory row", "Until then gpuard gives it no new job.", resetAdvice(l.Device)}}
 		case r.Uncorrectable >= manyRemaps:

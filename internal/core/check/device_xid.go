@@ -10,13 +10,14 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 )
 
 func xidErrors() Check {
 	return Check{Page{
 		Code:  "xid-errors",
 		Title: "The driver reported no error of a GPU (XID)",
-		Text: `NVIDIA's driver writes an error of a GPU into the kernel's log as "NVRM: Xid (PCI:0000:05:00): 79, …". The number says what happened, and NVIDIA's
+		Text: option.Expand(`NVIDIA's driver writes an error of a GPU into the kernel's log as "NVRM: Xid (PCI:0000:05:00): 79, …". The number says what happened, and NVIDIA's
 catalog what to do first. Doctor sorts them into four classes:
 
 | class | meaning | what to do |
@@ -27,7 +28,7 @@ catalog what to do first. Doctor sorts them into four classes:
 | machine | the GPU, its cables or its place in the machine are at fault | look at the machine; the administrator is needed |
 
 Errors of the last two classes count until the machine is rebooted, the driver is loaded anew, or somebody says that it is mended
-(` + "`gpuard undrain`" + `). A code that is not in NVIDIA's catalog counts as one of the machine. Many systems let only root read the kernel's log.`,
+(` + "`{gpuard undrain}`" + `). A code that is not in NVIDIA's catalog counts as one of the machine. Many systems let only root read the kernel's log.`),
 		From: []string{"https://docs.nvidia.com/deploy/xid-errors/", "leptonai/gpud: components/accelerator/nvidia/xid/catalog_generated.go"},
 	}, false, checkXID}
 }

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -40,7 +41,7 @@ func checkGPUPresence(s hostinfo.Site) []Finding {
 	case onBus > 0:
 		return okFindingf(code, "%s on the PCI bus", prose.CountNoun(onBus, "GPU"))
 	case s.Driver.Found.Tegra:
-		return unknownFinding(code, "the GPU", jetsonReason, "gpuard doctor --run")
+		return unknownFinding(code, "the GPU", jetsonReason, option.Expand("{gpuard doctor} {run}"))
 	case !hasNoGPU(s) && nvidiaHere(s):
 		return okFindingf(code, "NVIDIA's driver is here")
 	case s.Cards.Problem != "":
@@ -52,11 +53,11 @@ func checkGPUPresence(s hostinfo.Site) []Finding {
 	}
 	if s.Driver.Found.WSL {
 		return []Finding{{code, Error, "Windows gives this system no driver of NVIDIA", "Programs that ask for a GPU find none and stop, or run on the CPU.",
-			"install NVIDIA's driver in Windows, not here, then in Windows: wsl --shutdown; without a GPU of NVIDIA: gpuard run --cpu -- COMMAND"}}
+			option.Expand("install NVIDIA's driver in Windows, not here, then in Windows: wsl --shutdown; without a GPU of NVIDIA: {gpuard run} {cpu} -- COMMAND")}}
 	}
 
 	return []Finding{{code, Error, "there is no GPU of NVIDIA or AMD on the PCI bus", "Programs that ask for a GPU find none and stop, or run on the CPU.",
-		"use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}}
+		option.Expand("use a machine with a GPU, or run on the CPU: {gpuard run} {cpu} -- COMMAND")}}
 }
 
 // jetsonReason is why GPUs inside NVIDIA's Tegra chips cannot be read.

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
@@ -44,8 +45,8 @@ func maskVariables() []maskVariable {
 func maskHidesAll() Check {
 	page := Page{
 		Code: "env-mask-hides-all", Title: "A variable hides every GPU",
-		Text: "Programs see only the devices that `CUDA_VISIBLE_DEVICES` (NVIDIA), `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` (AMD), `ZE_AFFINITY_MASK` (Intel) or `ASCEND_RT_VISIBLE_DEVICES` (Ascend) lets them see. `-1`, a number that no device has at the beginning of the list, or a device named twice leaves none: the program then says that there is no GPU, or quietly works on the CPU. `nvidia-smi` does not read these variables and still shows everything.\n\n" +
-			"Take the variable out of the environment (`unset CUDA_VISIBLE_DEVICES`), or name devices that are there. `gpuard explain` shows how each entry is read. Where a scheduler or a job script sets it, ask there for GPUs.",
+		Text: option.Expand("Programs see only the devices that `CUDA_VISIBLE_DEVICES` (NVIDIA), `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` (AMD), `ZE_AFFINITY_MASK` (Intel) or `ASCEND_RT_VISIBLE_DEVICES` (Ascend) lets them see. `-1`, a number that no device has at the beginning of the list, or a device named twice leaves none: the program then says that there is no GPU, or quietly works on the CPU. `nvidia-smi` does not read these variables and still shows everything.\n\n" +
+			"Take the variable out of the environment (`unset CUDA_VISIBLE_DEVICES`), or name devices that are there. `{gpuard explain}` shows how each entry is read. Where a scheduler or a job script sets it, ask there for GPUs."),
 		From: []string{cudaVariables, rocmIsolation},
 	}
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
@@ -89,9 +90,9 @@ func unmaskAdvice(env visible.Env, names []string) string {
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
 	switch {
 	case isLoginMask(env, masks):
-		return "start programs by gpuard run, which ignores this: the rule for logins without a lease set it"
+		return option.Expand("start programs by {gpuard run}, which ignores this: the rule for logins without a lease set it")
 	case set("GPUARD_LEASE"):
-		return "ask the surrounding gpuard run for a GPU (leave out --cpu)"
+		return option.Expand("ask the surrounding {gpuard run} for a GPU (leave out {cpu})")
 	case visible.Allocation(env) == "":
 		return "unset " + strings.Join(masks, " ")
 	case set("SLURM_STEP_GPUS") || set("SLURM_JOB_GPUS"):
@@ -122,8 +123,8 @@ const maskEmptyCode = "env-mask-empty"
 func maskEmpty() Check {
 	page := Page{
 		Code: maskEmptyCode, Title: "A mask is set but empty, which hides every GPU",
-		Text: "`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` is read alike, and `HIP_VISIBLE_DEVICES` too, but HIP 5.2 takes an empty one for not set and shows every GPU (`-1` shows none with every version); Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
-			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `gpuard run`.",
+		Text: option.Expand("`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` is read alike, and `HIP_VISIBLE_DEVICES` too, but HIP 5.2 takes an empty one for not set and shows every GPU (`-1` shows none with every version); Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
+			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `{gpuard run}`."),
 		From: []string{cudaVariables, condaActivate},
 	}
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
@@ -170,8 +171,8 @@ func maskEmpty() Check {
 func maskList() Check {
 	page := Page{
 		Code: "env-mask-list", Title: "A mask says something else than was meant",
-		Text: "The lists are read by the drivers, each in its own way, and none complains: an entry that is no device ends the list, and the entries after it are lost; ranges such as `0-3` are not known; a word of containers (`all`, `none`) is no device; quotation marks that reach the program are part of the value; numbers and identifiers do not mix.\n\n" +
-			"Write numbers or identifiers with commas between them and nothing else: `CUDA_VISIBLE_DEVICES=0,1,2,3`. `gpuard explain` shows entry by entry what is made of it.",
+		Text: option.Expand("The lists are read by the drivers, each in its own way, and none complains: an entry that is no device ends the list, and the entries after it are lost; ranges such as `0-3` are not known; a word of containers (`all`, `none`) is no device; quotation marks that reach the program are part of the value; numbers and identifiers do not mix.\n\n" +
+			"Write numbers or identifiers with commas between them and nothing else: `CUDA_VISIBLE_DEVICES=0,1,2,3`. `{gpuard explain}` shows entry by entry what is made of it."),
 		From: []string{cudaVariables, "pytorch/pytorch: test/test_cuda_nvml_based_avail.py", "ROCm/ROCR-Runtime: runtime/hsa-runtime/core/runtime/amd_filter_device.cpp", "intel/compute-runtime: shared/source/execution_environment/execution_environment.cpp"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -188,7 +189,7 @@ func maskList() Check {
 		_, notes := visible.HiddenDevices(s.Env, s.Machine.Found)
 		var found []Finding
 		for _, n := range notes {
-			do := fmt.Sprintf("write a plain list, as in %s=0,1; gpuard explain shows how it is read", plainMask(n.Text))
+			do := option.Sprintf("write a plain list, as in %s=0,1; {gpuard explain} shows how it is read", plainMask(n.Text))
 			switch {
 			case n.Widens():
 				found = append(found, Finding{page.Code, Error, n.Text, "programs see GPUs that the value does not name, other people's too", do})
@@ -242,8 +243,8 @@ func misspeltMask() Check {
 func containerMask() Check {
 	page := Page{
 		Code: "env-container-mask", Title: "NVIDIA_VISIBLE_DEVICES is set where it counts for nothing",
-		Text: "`NVIDIA_VISIBLE_DEVICES` tells NVIDIA's container runtime which GPUs a container gets. Programs do not read it: outside of containers it hides nothing, and a program takes every GPU it finds. `CUDA_VISIBLE_DEVICES` is the variable for programs.\n\n" +
-			"Set `CUDA_VISIBLE_DEVICES`, or let `gpuard run` choose; what is meant for a container goes to it: `docker run -e NVIDIA_VISIBLE_DEVICES=…`.",
+		Text: option.Expand("`NVIDIA_VISIBLE_DEVICES` tells NVIDIA's container runtime which GPUs a container gets. Programs do not read it: outside of containers it hides nothing, and a program takes every GPU it finds. `CUDA_VISIBLE_DEVICES` is the variable for programs.\n\n" +
+			"Set `CUDA_VISIBLE_DEVICES`, or let `{gpuard run}` choose; what is meant for a container goes to it: `docker run -e NVIDIA_VISIBLE_DEVICES=…`."),
 		From: []string{toolkitSpecialized, cudaVariables},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -280,8 +281,8 @@ func containerMask() Check {
 func deviceOrder() Check {
 	page := Page{
 		Code: "env-device-order", Title: "GPU numbers mean different cards to CUDA and to nvidia-smi",
-		Text: "CUDA numbers the fastest card first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set; `nvidia-smi`, NVML and most monitoring count by PCI address. On a machine with different models, `CUDA_VISIBLE_DEVICES=0` can therefore be another card than GPU 0 of `nvidia-smi`.\n\n" +
-			"Any other word than `PCI_BUS_ID` and `FASTEST_FIRST`, also an empty one, keeps CUDA from starting.\n\nSet `CUDA_DEVICE_ORDER=PCI_BUS_ID` for all users (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
+		Text: option.Expand("CUDA numbers the fastest card first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set; `nvidia-smi`, NVML and most monitoring count by PCI address. On a machine with different models, `CUDA_VISIBLE_DEVICES=0` can therefore be another card than GPU 0 of `nvidia-smi`.\n\n" +
+			"Any other word than `PCI_BUS_ID` and `FASTEST_FIRST`, also an empty one, keeps CUDA from starting.\n\nSet `CUDA_DEVICE_ORDER=PCI_BUS_ID` for all users (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `{gpuard run}` starts always has it."),
 		From: []string{cudaVariables},
 	}
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/kubernetes"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -54,7 +55,7 @@ func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	case all == 0:
 		d.Verdict = Verdict{nil, "cannot tell whether this cluster has GPUs for you", worst.Do}
 		if worst.Do == "" {
-			d.Next = "try: gpuard submit --engine kubernetes --image IMAGE --dry-run -- COMMAND"
+			d.Next = option.Expand("try: {gpuard submit} {engine=kubernetes} {image=IMAGE} {dry-run} -- COMMAND")
 		}
 	case !known:
 		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: it has %s, and how many are free is unknown", prose.CountNoun(all, "GPU")), worst.Do}
@@ -93,7 +94,7 @@ func countClusterGPUs(hosts []kubernetes.Host) (free, all int, known bool) {
 func clusterAnswers() clusterCheck {
 	page := Page{
 		Code: "kubernetes-api", Title: "The API server of the Kubernetes cluster does not answer, or does not know who asks",
-		Text: "gpuard asks a cluster through `kubectl`, with the context, the namespace and the credentials that `kubectl` takes by itself: `KUBECONFIG`, else `~/.kube/config`. Where `kubectl get pods` works, this check is fine. `--context` and `--namespace` choose another cluster or namespace for one call.",
+		Text: option.Expand("gpuard asks a cluster through `kubectl`, with the context, the namespace and the credentials that `kubectl` takes by itself: `KUBECONFIG`, else `~/.kube/config`. Where `kubectl get pods` works, this check is fine. `{context}` and `{namespace}` choose another cluster or namespace for one call."),
 		From: []string{"https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig"},
 	}
 	return clusterCheck{page, true, func(c *kubernetes.Cluster) []Finding {
@@ -112,7 +113,7 @@ func clusterAnswers() clusterCheck {
 func clusterRights() clusterCheck {
 	page := Page{
 		Code: "kubernetes-permissions", Title: "The cluster does not let this person do what gpuard needs for a job",
-		Text: "`gpuard submit --engine kubernetes` makes a Job in the namespace, and with claims a ResourceClaimTemplate; `queue` and `wait` read the Job and its pods, `logs` the logs of a pod, `cancel` deletes the Job. Events say why a Job has no pod. The cluster decides all of this by its own rules, as `kubectl auth can-i` shows. Whoever runs the cluster can give the missing right with a RoleBinding.",
+		Text: option.Expand("`{gpuard submit} {engine=kubernetes}` makes a Job in the namespace, and with claims a ResourceClaimTemplate; `queue` and `wait` read the Job and its pods, `logs` the logs of a pod, `cancel` deletes the Job. Events say why a Job has no pod. The cluster decides all of this by its own rules, as `kubectl auth can-i` shows. Whoever runs the cluster can give the missing right with a RoleBinding."),
 		From: []string{"https://kubernetes.io/docs/reference/access-authn-authz/rbac"},
 	}
 	return clusterCheck{page, true, func(c *kubernetes.Cluster) []Finding {
@@ -132,7 +133,7 @@ func clusterRights() clusterCheck {
 			case r.Verb == "create" && (r.Resource == "jobs.batch" || !plugin):
 				f.Severity = Error
 			case r.Resource == "resourceclaimtemplates.resource.k8s.io":
-				f.Do = "use the device plugin: gpuard submit --engine kubernetes --dra no"
+				f.Do = option.Expand("use the device plugin: {gpuard submit} {engine=kubernetes} --dra no")
 			case r.Resource == "events":
 				f.Severity = Info
 			}
@@ -153,15 +154,15 @@ func missingRightEffect(r kubernetes.Right) string {
 	case "create jobs.batch":
 		return "nothing can be handed in"
 	case "delete jobs.batch":
-		return "gpuard cancel ends no job there"
+		return option.Expand("{gpuard cancel} ends no job there")
 	case "get pods/log":
-		return "gpuard logs shows nothing"
+		return option.Expand("{gpuard logs} shows nothing")
 	case "list events":
 		return "why a job has no pod is then unknown"
 	case "create resourceclaimtemplates.resource.k8s.io":
 		return "no job can claim devices"
 	}
-	return "gpuard queue and wait do not see what becomes of a job"
+	return option.Expand("{gpuard queue} and wait do not see what becomes of a job")
 }
 
 func clusterOffers() clusterCheck {
@@ -225,7 +226,7 @@ func clusterNodes() clusterCheck {
 func clusterLabels() clusterCheck {
 	page := Page{
 		Code: "kubernetes-labels", Title: "Nodes lack the labels that say which GPUs they have",
-		Text: "With the device plugin, `--model`, `--mem` and `--min-compute` choose nodes by the labels `nvidia.com/gpu.product`, `nvidia.com/gpu.memory` and `nvidia.com/gpu.compute.major`, which NVIDIA's GPU Feature Discovery writes; the GPU operator brings it along. A node without them is never chosen for a job with one of these flags. On a node whose GPUs are shared (`nvidia.com/gpu.sharing-strategy` is `time-slicing` or `mps`) a job would not have its GPU alone: gpuard's jobs are not put there. Claims need no labels.",
+		Text: option.Expand("With the device plugin, `{model}`, `{mem}` and `{min-compute}` choose nodes by the labels `nvidia.com/gpu.product`, `nvidia.com/gpu.memory` and `nvidia.com/gpu.compute.major`, which NVIDIA's GPU Feature Discovery writes; the GPU operator brings it along. A node without them is never chosen for a job with one of these flags. On a node whose GPUs are shared (`nvidia.com/gpu.sharing-strategy` is `time-slicing` or `mps`) a job would not have its GPU alone: gpuard's jobs are not put there. Claims need no labels."),
 		From: []string{"NVIDIA/k8s-device-plugin: docs/gpu-feature-discovery/README.md"},
 	}
 	return clusterCheck{page, false, func(c *kubernetes.Cluster) []Finding {
@@ -250,7 +251,7 @@ func clusterLabels() clusterCheck {
 
 		var found []Finding
 		if len(bare) > 0 {
-			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.CountNoun(len(bare), "node"), fewNames(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
+			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.CountNoun(len(bare), "node"), fewNames(bare)), option.Expand("{model}, {mem} and {min-compute} never choose it"), option.Expand("whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave {model}, {mem} and {min-compute} out")})
 		}
 
 		if len(shared) > 0 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -24,7 +25,7 @@ func policyFile() Check {
 		var found []Finding
 		if p.Problem != "" {
 			problem, do := splitAdvice(p.Problem)
-			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, reserve and sweep lease nothing", do})
+			found = append(found, Finding{page.Code, Warning, problem, option.Expand("{gpuard run}, reserve and sweep lease nothing"), do})
 		}
 
 		for _, name := range p.Strangers {

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
@@ -199,8 +200,8 @@ func driverVersion(s hostinfo.Site) string {
 func pythonEnvironments() Check {
 	page := Page{
 		Code: "python-environments", Title: "A Python environment cannot be used or read",
-		Text: "doctor looks for Python environments without running them: those that `VIRTUAL_ENV`, `CONDA_PREFIX` and `PATH` select, `.venv` and `venv` in the current folder, conda's list (`~/.conda/environments.txt`), pyenv's versions and the system's. A virtual environment holds a link to the Python it was made with; when that Python is removed or replaced by another version, nothing in the environment starts any more.\n\n" +
-			"Make a broken environment anew. `gpuard doctor --for PATH` looks at one environment that is not among those found.",
+		Text: option.Expand("doctor looks for Python environments without running them: those that `VIRTUAL_ENV`, `CONDA_PREFIX` and `PATH` select, `.venv` and `venv` in the current folder, conda's list (`~/.conda/environments.txt`), pyenv's versions and the system's. A virtual environment holds a link to the Python it was made with; when that Python is removed or replaced by another version, nothing in the environment starts any more.\n\n" +
+			"Make a broken environment anew. `{gpuard doctor} {for=PATH}` looks at one environment that is not among those found."),
 		From: []string{"https://docs.python.org/3/library/venv.html", "python/cpython: Lib/site.py", "conda/conda: conda/core/envs_manager.py"},
 	}
 	look := func(_ hostinfo.Site, p hostinfo.Python) []Finding {

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 )
@@ -207,11 +208,11 @@ func (l library) versionOf(p hostinfo.Python) string {
 func pythonRuns() Check {
 	page := Page{
 		Code: "python-runs", Title: "A library does not see the GPUs when it is imported",
-		Text: "With `--run`, doctor imports PyTorch, TensorFlow, JAX, ONNX Runtime and CuPy, as far as they are installed, each in a process of its own, and asks how many devices it can use. This finds what files alone do not show: a library that does not load, a symbol that is missing, a device that refuses.\n\n" +
-			"The finding has the library's own words. What the other findings say of the same environment is often the cause.",
+		Text: option.Expand("With `{run}`, doctor imports PyTorch, TensorFlow, JAX, ONNX Runtime and CuPy, as far as they are installed, each in a process of its own, and asks how many devices it can use. This finds what files alone do not show: a library that does not load, a symbol that is missing, a device that refuses.\n\n" +
+			"The finding has the library's own words. What the other findings say of the same environment is often the cause."),
 		From: []string{"https://docs.pytorch.org/docs/stable/cuda.html", "https://www.tensorflow.org/guide/gpu", jaxNeeds, onnxNeeds, "https://docs.cupy.dev/en/stable/"},
 	}
-	content := "nothing was imported: gpuard doctor --run asks the libraries of the environment that is active, or of the one that --for names"
+	content := option.Expand("nothing was imported: {gpuard doctor} {run} asks the libraries of the environment that is active, or of the one that {for} names")
 	look := func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
 		for _, r := range p.Ran {
 			switch {

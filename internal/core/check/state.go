@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -21,8 +22,8 @@ func stateChecks() []Check {
 func stateFolder() Check {
 	page := Page{
 		Code: "state-folder", Title: "gpuard cannot keep leases here",
-		Text: "Leases are files that live as long as a process holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `gpuard run` refuses rather than lease without the others' knowledge: two folders that do not know each other give the same GPU away twice. For the same reason a container, a sandbox or a service with a private `/run` or `/var/tmp` needs the machine's folder mounted, and a user namespace a place for the user's id.\n\n" +
-			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo \"$(command -v gpuard)\" setup machine`. Programs that do not go through gpuard are not touched by any of this.",
+		Text: option.Expand("Leases are files that live as long as a process holds a lock on them, in one folder for everybody on the machine (`/run/gpuard`, else `/run/lock/gpuard`, else `/var/tmp/gpuard`). It must be a local folder with the sticky bit, made by gpuard. Where it cannot be used, `{gpuard run}` refuses rather than lease without the others' knowledge: two folders that do not know each other give the same GPU away twice. For the same reason a container, a sandbox or a service with a private `/run` or `/var/tmp` needs the machine's folder mounted, and a user namespace a place for the user's id.\n\n" +
+			"The message names the folder, its owner and what is wrong. Root makes a good place with `sudo \"$(command -v gpuard)\" setup machine`. Programs that do not go through gpuard are not touched by any of this."),
 		From: []string{"gpuard: " + leasesPage},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -38,7 +39,7 @@ func stateFolder() Check {
 				severity = Info
 			}
 
-			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
+			return []Finding{{page.Code, severity, problem, option.Expand("{gpuard run} and hold cannot lease a GPU"), do}}
 		case st.Unshared != "":
 			problem, do := splitAdvice(st.Unshared)
 			return []Finding{{page.Code, Info, problem, "all users of these GPUs must see the leases", do}}
@@ -104,7 +105,7 @@ func statePlace() Check {
 func stateEntries() Check {
 	page := Page{
 		Code: "state-entries", Title: "Entries in gpuard's folder count as nothing",
-		Text: "Every entry of the state folder is checked before it is believed: owner, form, size, lock. An entry that fails the check is ignored, so that a forged file cannot keep a GPU from others; it is reported so that its owner can remove it.\n\n`gpuard status` says the same. A few of them do no harm.",
+		Text: option.Expand("Every entry of the state folder is checked before it is believed: owner, form, size, lock. An entry that fails the check is ignored, so that a forged file cannot keep a GPU from others; it is reported so that its owner can remove it.\n\n`{gpuard status}` says the same. A few of them do no harm."),
 		From: []string{"gpuard: " + leasesPage},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -128,8 +129,8 @@ func stateEntries() Check {
 func quotaLevels() Check {
 	page := Page{
 		Code: "quota-levels", Title: "How hard a share of a GPU can be kept here",
-		Text: "`gpuard run --share 8G` gives a job a part of a GPU's memory. With `--quota watch` gpuard measures and ends a job that takes more; with `--quota mps` NVIDIA's Multi-Process Service refuses it the memory immediately. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
-			"Where a level is missing, a share is kept as hard as can be, and the job is told; `--require-quota` refuses instead.",
+		Text: option.Expand("`{gpuard run} {share=8G}` gives a job a part of a GPU's memory. With `{quota=watch}` gpuard measures and ends a job that takes more; with `{quota=mps}` NVIDIA's Multi-Process Service refuses it the memory immediately. MPS comes with NVIDIA's driver (`nvidia-cuda-mps-control`) and serves whole NVIDIA GPUs.\n\n" +
+			"Where a level is missing, a share is kept as hard as can be, and the job is told; `{require-quota}` refuses instead."),
 		From: []string{"gpuard: docs/how-to/sharing.md", "https://docs.nvidia.com/deploy/mps/index.html"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -138,7 +139,7 @@ func quotaLevels() Check {
 		case s.State.Problem != "":
 			return unknownFinding(page.Code, "what gpuard can enforce", s.State.Problem, "")
 		case !slices.Contains(st.Levels, string(job.Watch)):
-			return []Finding{{page.Code, Info, "no process can enforce shares:  " + st.Watch, "jobs with --share must keep it themselves", ""}}
+			return []Finding{{page.Code, Info, "no process can enforce shares:  " + st.Watch, option.Expand("jobs with {share} must keep it themselves"), ""}}
 		case st.MPS != "":
 			return okFinding(page.Code, "a share is measured and its job ended above it (watch); not by MPS: "+st.MPS)
 		}

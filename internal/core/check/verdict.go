@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/visible"
 )
 
@@ -75,9 +76,9 @@ func judgeFindings(s hostinfo.Site, findings []Finding, stops []string) Verdict 
 	case i >= 0:
 		return Verdict{new(false), willNot + ": " + findings[i].Seen, findings[i].Do}
 	case m.Problem != "" && hasNoCard(s), m.Problem == "" && len(m.Found.Devices) == 0:
-		return Verdict{new(false), willNot + ": this machine has no GPU that gpuard knows", "use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}
+		return Verdict{new(false), willNot + ": this machine has no GPU that gpuard knows", option.Expand("use a machine with a GPU, or run on the CPU: {gpuard run} {cpu} -- COMMAND")}
 	case m.Problem != "" && s.Driver.Found.Tegra:
-		return Verdict{nil, "cannot tell whether GPU programs will run here: " + jetsonReason, "ask the frameworks: gpuard doctor --run"}
+		return Verdict{nil, "cannot tell whether GPU programs will run here: " + jetsonReason, option.Expand("ask the frameworks: {gpuard doctor} {run}")}
 	case m.Problem != "":
 		return Verdict{nil, "cannot tell whether GPU programs will run here: " + m.Problem, cmp.Or(readingAdvice(findings), m.Do, worst.Do)}
 	case !slices.ContainsFunc(m.Found.Devices, isAnswering):
@@ -129,7 +130,7 @@ func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 	f := findings[i]
 	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) {
 		// A reset does not remove an error from the list.
-		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(deviceLabel(m, sick[0]), "GPU "))
+		f.Do += option.Sprintf("; where that is done already: sudo {gpuard undrain} %s", strings.TrimPrefix(deviceLabel(m, sick[0]), "GPU "))
 	}
 
 	return &f

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/policy"
 )
 
@@ -46,7 +47,7 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 	case odd != nil:
 		d.Verdict = check.Verdict{Runs: new(true), Summary: fmt.Sprintf("cluster %s has GPUs for you (%d of %d are free), and something is odd: %s", s.Name, free, all, odd.Seen), Next: odd.Do}
 	default:
-		d.Verdict = check.Verdict{Runs: new(true), Summary: fmt.Sprintf("cluster %s has GPUs for you: %d of %d are free", s.Name, free, all), Next: "gpuard submit --engine slurm -- COMMAND"}
+		d.Verdict = check.Verdict{Runs: new(true), Summary: fmt.Sprintf("cluster %s has GPUs for you: %d of %d are free", s.Name, free, all), Next: option.Expand("{gpuard submit} {engine=slurm} -- COMMAND")}
 	}
 
 	return d
@@ -81,7 +82,7 @@ func controllerCheck() Check {
 			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: s.Problem, Why: "nothing can be handed in while it does not answer", Do: "try again: scontrol ping; on another machine than one of the cluster's, set SLURM_CONF; if it stays so, tell the administrators"}}
 		case !s.Accounting:
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: fmt.Sprintf("Slurm %s of cluster %s answers, and keeps no accounting", s.Version, s.Name),
-				Why: "it forgets a job " + s.Keeps + " after its end; how one ended is unknown if nobody has asked until then", Do: "wait for a job whose end matters: gpuard wait N"}}
+				Why: "it forgets a job " + s.Keeps + " after its end; how one ended is unknown if nobody has asked until then", Do: option.Expand("wait for a job whose end matters: {gpuard wait} N")}}
 		}
 		return okFinding(page.Code, fmt.Sprintf("Slurm %s of cluster %s answers", s.Version, s.Name))
 	}}
@@ -90,7 +91,7 @@ func controllerCheck() Check {
 func partitionsCheck() Check {
 	page := check.Page{
 		Code: "slurm-partitions", Title: "A partition takes this user's jobs",
-		Text: "Slurm shows a user the partitions that the user may hand jobs to. One that is up takes jobs and starts them, one that is down takes and does not start them, and those that are drained or inactive take none. Without a default partition every job has to name one: `--queue NAME`.\n\nThe limit of time of a partition counts for jobs without `--timeout`, too.",
+		Text: option.Expand("Slurm shows a user the partitions that the user may hand jobs to. One that is up takes jobs and starts them, one that is down takes and does not start them, and those that are drained or inactive take none. Without a default partition every job has to name one: `{queue=NAME}`.\n\nThe limit of time of a partition counts for jobs without `{timeout}`, too."),
 		From: []string{"https://slurm.schedmd.com/sinfo.html", "https://slurm.schedmd.com/slurm.conf.html"},
 	}
 	return Check{page, func(s Site, _ policy.Slurm) []check.Finding {
@@ -115,7 +116,7 @@ func partitionsCheck() Check {
 		case len(up) == 0:
 			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "no partition is up: " + strings.Join(other, ", "), Why: "no job starts", Do: "ask the administrators, or wait: sinfo -s"}}
 		case !defaulted:
-			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "no default partition is up; there are " + strings.Join(words, ", "), Why: "a job that names none goes nowhere", Do: "gpuard submit --engine slurm --queue " + up[0] + " -- COMMAND"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "no default partition is up; there are " + strings.Join(words, ", "), Why: "a job that names none goes nowhere", Do: option.Sprintf("{gpuard submit} {engine=slurm} {queue=%s} -- COMMAND", up[0])}}
 		}
 
 		return okFinding(page.Code, strings.Join(words, ", "))
@@ -125,7 +126,7 @@ func partitionsCheck() Check {
 func gresCheck() Check {
 	page := check.Page{
 		Code: "slurm-gres", Title: "The GPUs that Slurm was told of are those that its nodes have",
-		Text: "slurm.conf says how many GPUs a node has (Gres=gpu:a100:4, with GresTypes=gpu), and the node itself counts its own by gres.conf: device files, or NVML. A node that finds fewer is invalid or drained, and takes no job; the reason says \"gres/gpu count reported lower than configured\".\n\nOn such a node a GPU may have fallen off the bus, or its driver is not loaded: `gpuard doctor` there says more. Nodes are resumed by administrators: `scontrol update nodename=NODE state=resume`.",
+		Text: option.Expand("slurm.conf says how many GPUs a node has (Gres=gpu:a100:4, with GresTypes=gpu), and the node itself counts its own by gres.conf: device files, or NVML. A node that finds fewer is invalid or drained, and takes no job; the reason says \"gres/gpu count reported lower than configured\".\n\nOn such a node a GPU may have fallen off the bus, or its driver is not loaded: `{gpuard doctor}` there says more. Nodes are resumed by administrators: `scontrol update nodename=NODE state=resume`."),
 		From: []string{"https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/gres.conf.html"},
 	}
 	return Check{page, func(s Site, _ policy.Slurm) (found []check.Finding) {
@@ -137,7 +138,7 @@ func gresCheck() Check {
 		}
 		for _, n := range s.Nodes {
 			if len(n.GPUs) > 0 && strings.Contains(n.Why, "gres/gpu") {
-				found = append(found, check.Finding{Code: page.Code, Severity: check.Warning, Seen: fmt.Sprintf("node %s: %s", n.Name, n.Why), Why: "it finds other GPUs than slurm.conf says, and takes no job", Do: "tell the administrators; on the node, gpuard doctor says what is wrong with its GPUs"})
+				found = append(found, check.Finding{Code: page.Code, Severity: check.Warning, Seen: fmt.Sprintf("node %s: %s", n.Name, n.Why), Why: "it finds other GPUs than slurm.conf says, and takes no job", Do: option.Expand("tell the administrators; on the node, {gpuard doctor} says what is wrong with its GPUs")})
 			}
 		}
 		if found == nil {
@@ -151,7 +152,7 @@ func gresCheck() Check {
 func gpusCheck() Check {
 	page := check.Page{
 		Code: "slurm-gpus", Title: "Which GPUs the nodes have, and which are free",
-		Text: "GPUs count by type, as the site calls them, on nodes that take jobs. A node that is down, drained or does not answer gives none. Free is what no job has been given: whether a job starts at once also depends on cores, memory and the jobs that go first.\n\nWhat would happen to a job says `gpuard submit --engine slurm --dry-run`.",
+		Text: option.Expand("GPUs count by type, as the site calls them, on nodes that take jobs. A node that is down, drained or does not answer gives none. Free is what no job has been given: whether a job starts at once also depends on cores, memory and the jobs that go first.\n\nWhat would happen to a job says `{gpuard submit} {engine=slurm} {dry-run}`."),
 		From: []string{"https://slurm.schedmd.com/scontrol.html", "https://slurm.schedmd.com/gres.html"},
 	}
 	return Check{page, func(s Site, _ policy.Slurm) []check.Finding {
@@ -202,7 +203,7 @@ func firstFew(list []string) string {
 func namesCheck() Check {
 	page := check.Page{
 		Code: "slurm-names", Title: "The types and features of config.yaml are those of the cluster",
-		Text: "Slurm knows neither the model nor the memory of a GPU. What a site calls them stands in slurm: of config.yaml, and gpuard writes `--model` and `--mem` with those words. A word that no node has (any more) cannot be asked for: gpuard refuses such a job before it hands it in, because Slurm would refuse it, or leave it waiting.\n\nTypes are those of `scontrol show node` (Gres=gpu:TYPE:N), features those of `sinfo -o %f`.",
+		Text: option.Expand("Slurm knows neither the model nor the memory of a GPU. What a site calls them stands in slurm: of config.yaml, and gpuard writes `{model}` and `{mem}` with those words. A word that no node has (any more) cannot be asked for: gpuard refuses such a job before it hands it in, because Slurm would refuse it, or leave it waiting.\n\nTypes are those of `scontrol show node` (Gres=gpu:TYPE:N), features those of `sinfo -o %f`."),
 		From: []string{"https://slurm.schedmd.com/sbatch.html", "gpuard: docs/how-to/slurm.md"},
 	}
 	return Check{page, func(s Site, said policy.Slurm) (found []check.Finding) {
@@ -226,7 +227,7 @@ func namesCheck() Check {
 func mappingCheck() Check {
 	page := check.Page{
 		Code: "slurm-map", Title: "config.yaml says what the cluster's types and features mean",
-		Text: "`--model` needs slurm.types and `--mem` needs slurm.memory_features in config.yaml. Without them a job can only ask for a number of GPUs, and may get any.\n\nWrite what the site's words mean: the name of the model as `nvidia-smi -L` shows it on a node, and the memory of its GPUs in MiB. In /etc/gpuard/config.yaml it counts for all users of a login machine.",
+		Text: option.Expand("`{model}` needs slurm.types and `{mem}` needs slurm.memory_features in config.yaml. Without them a job can only ask for a number of GPUs, and may get any.\n\nWrite what the site's words mean: the name of the model as `nvidia-smi -L` shows it on a node, and the memory of its GPUs in MiB. In /etc/gpuard/config.yaml it counts for all users of a login machine."),
 		From: []string{"gpuard: docs/how-to/slurm.md", "https://slurm.schedmd.com/gres.html"},
 	}
 	return Check{page, func(s Site, said policy.Slurm) []check.Finding {
@@ -243,10 +244,10 @@ func mappingCheck() Check {
 		}
 
 		if len(untold) > 0 {
-			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which model is of type " + strings.Join(untold, ", "), Why: "--model cannot ask for it", Do: "add for instance: slurm: {types: {MODEL: " + untold[0] + "}}"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which model is of type " + strings.Join(untold, ", "), Why: option.Expand("{model} cannot ask for it"), Do: "add for instance: slurm: {types: {MODEL: " + untold[0] + "}}"}}
 		}
 		if len(known.Features) == 0 {
-			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which feature stands for how much memory", Why: "--mem cannot be asked for", Do: "add for instance: slurm: {memory_features: {" + firstOr(s.Features(), "gpumem80g") + ": 81559}}"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which feature stands for how much memory", Why: option.Expand("{mem} cannot be asked for"), Do: "add for instance: slurm: {memory_features: {" + firstOr(s.Features(), "gpumem80g") + ": 81559}}"}}
 		}
 
 		return okFinding(page.Code, fmt.Sprintf("%d types and %d features have a meaning", len(known.Types), len(known.Features)))

@@ -73,7 +73,7 @@ func ParseArms(names []string) ([]Arm, error) {
 	}
 
 	if len(arms) < 2 {
-		return nil, option.Errorf("cannot compare %d arm: name two or more, such as {arms} alone,together,apart", len(arms))
+		return nil, option.Errorf("cannot compare %d arm: name two or more, such as {arms=alone,together,apart}", len(arms))
 	}
 
 	return arms, nil

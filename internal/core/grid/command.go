@@ -46,7 +46,7 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 		return c, nil
 	}
 	if len(words) == 0 {
-		return nil, errors.New(option.Expand("cannot start anything: there is no command; write it after --, such as: {gpuard sweep} {over} seed=1..5 -- python train.py --seed {{.seed}}"))
+		return nil, errors.New(option.Expand("cannot start anything: there is no command; write it after --, such as: {gpuard sweep} {over=seed=1..5} -- python train.py --seed {{.seed}}"))
 	}
 
 	used := map[string]bool{}

@@ -92,7 +92,7 @@ func Product(over []string) (Grid, error) {
 	for _, text := range over {
 		name, list, found := strings.Cut(text, "=")
 		if !found {
-			return g, option.Errorf("cannot read {over=%q}: write a name and its values, such as {over} lr=0.1,0.01 or {over} seed=1..5", text)
+			return g, option.Errorf("cannot read {over=%q}: write a name and its values, such as {over=lr=0.1,0.01} or {over=seed=1..5}", text)
 		}
 		if err := checkName(name, g.Names); err != nil {
 			return g, option.Errorf("cannot read {over=%q}: %w", text, err)

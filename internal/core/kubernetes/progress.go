@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gpuard/internal/core/option"
 )
 
 // Phase is where a job is.
@@ -72,7 +74,7 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	case failed != nil && (failed.Reason == deadlineReason || pod != nil && pod.Status.Reason == deadlineReason):
 		// Its pods may be deleted: then nobody can ask for their exit code.
 		p.Phase, p.Exit = Failed, new(timeoutExitCode)
-		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
+		p.Why = &Reason{"time", "it was ended by its limit of time", option.Expand("hand it in with a longer {timeout}")}
 	case failed != nil:
 		p.Phase = Failed
 		p.Why = endingReason(pod, end)
@@ -170,7 +172,7 @@ func endingReason(pod *Pod, e *containerEnd) *Reason {
 		return nil
 	case pod.Status.Reason == "UnexpectedAdmissionError":
 		// kubelet: a device that the scheduler gave is not there.
-		return &Reason{"node", "the node " + pod.Spec.Node + " could not give it the devices: " + pod.Status.Message, "hand it in again; gpuard doctor --engine kubernetes"}
+		return &Reason{"node", "the node " + pod.Spec.Node + " could not give it the devices: " + pod.Status.Message, option.Expand("hand it in again; {gpuard doctor} {engine=kubernetes}")}
 	case pod.Status.Reason != "" && pod.Status.Reason != "Completed" && pod.Status.Reason != "Error":
 		return &Reason{"node", strings.ToLower(pod.Status.Reason) + " by the cluster: " + cmp.Or(pod.Status.Message, "it says no more"), "hand it in again"}
 	case trueCondition(pod.Status.Conditions, "DisruptionTarget") != nil:

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gpuard/internal/core/option"
 )
 
 // setWaitReason finds out why a job that has not ended does not run. A job that runs gets no reason.
@@ -126,7 +128,7 @@ func notStartedReason(pod *Pod, reason, message string) *Reason {
 		if text == "" {
 			text = reason
 		}
-		return &Reason{"image", fmt.Sprintf("the node %s cannot get the image %s: %s", pod.Spec.Node, image, text), "check the name: gpuard submit --image NAME; a private registry needs a secret: kubectl create secret docker-registry"}
+		return &Reason{"image", fmt.Sprintf("the node %s cannot get the image %s: %s", pod.Spec.Node, image, text), option.Expand("check the name: {gpuard submit} {image=NAME}; a private registry needs a secret: kubectl create secret docker-registry")}
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		return &Reason{"container", fmt.Sprintf("the node %s cannot start the container: %s", pod.Spec.Node, text), "kubectl describe pod " + pod.Meta.Name}
 	}
@@ -227,9 +229,9 @@ func hasOrHave(n int) string {
 func remedyFor(code string) string {
 	switch code {
 	case "no-gpu", "claim":
-		return "wait until another job ends; see what is free: gpuard doctor --engine kubernetes"
+		return option.Expand("wait until another job ends; see what is free: {gpuard doctor} {engine=kubernetes}")
 	case "labels":
-		return "check --model and --mem against the nodes: kubectl get nodes -L nvidia.com/gpu.product,nvidia.com/gpu.memory"
+		return option.Expand("check {model} and {mem} against the nodes: kubectl get nodes -L nvidia.com/gpu.product,nvidia.com/gpu.memory")
 	case "volume":
 		return "kubectl get persistentvolumeclaims"
 	case "taint", "cordoned":
@@ -253,23 +255,23 @@ func replaceIfTooMany(why *Reason, pod *Pod, nodes []Node) {
 
 	why.Code = "too-many"
 	if largest == 0 {
-		why.Text, why.Do = "no node of the cluster has a GPU that the device plugin offers", "gpuard doctor --engine kubernetes"
+		why.Text, why.Do = "no node of the cluster has a GPU that the device plugin offers", option.Expand("{gpuard doctor} {engine=kubernetes}")
 		return
 	}
 
 	why.Text = fmt.Sprintf("no node has %d GPUs: the largest, %s, has %d", asked, name, largest)
-	why.Do = fmt.Sprintf("cancel it, and ask for at most %d: --gpus %[1]d", largest)
+	why.Do = option.Sprintf("cancel it, and ask for at most %d: {gpus=%[1]d}", largest)
 }
 
 // otherReason is the reason of a message that is not about nodes.
 func otherReason(message string) *Reason {
 	switch text := firstLine(message); {
 	case strings.Contains(message, "resourceclaim") || strings.Contains(message, "device class"):
-		return &Reason{"claim", "its claim of devices is not ready: " + text, "kubectl get resourceclaims; gpuard doctor --engine kubernetes"}
+		return &Reason{"claim", "its claim of devices is not ready: " + text, option.Expand("kubectl get resourceclaims; {gpuard doctor} {engine=kubernetes}")}
 	case strings.Contains(strings.ToLower(message), "persistentvolumeclaim"):
 		return &Reason{"volume", "a volume that it wants is not there: " + text, remedyFor("volume")}
 	default:
-		return &Reason{"no-node", "the scheduler finds no node: " + text, "gpuard doctor --engine kubernetes"}
+		return &Reason{"no-node", "the scheduler finds no node: " + text, option.Expand("{gpuard doctor} {engine=kubernetes}")}
 	}
 }
 

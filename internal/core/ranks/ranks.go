@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/compat"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/visible"
 )
 
@@ -60,7 +61,7 @@ func (c Crew) Encode() (string, error) {
 func Decode(text string) (Crew, error) {
 	var c Crew
 	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Members) == 0 {
-		return c, fmt.Errorf("cannot start a rank by hand: gpuard run --ranks and --torchrun do, and set %s", Variable)
+		return c, option.Errorf("cannot start a rank by hand: {gpuard run} {ranks} and {torchrun} do, and set %s", Variable)
 	}
 	return c, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/launchers"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/visible"
 )
 
@@ -22,23 +23,23 @@ type Torchrun struct {
 	Script []string // with its arguments
 }
 
-// option is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names
+// torchrunOption is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names
 // are without leading dashes and with "-" for "_": torchrun accepts both, versions before 2.0 only "_".
-type option struct {
+type torchrunOption struct {
 	name  string
 	value bool   // takes one
-	why   string // why it is refused
+	why   string // why it is refused, with names in braces
 }
 
 const (
 	whyAlone   = "the job has this one machine, and gpuard tells its processes where to connect"
-	whyCounted = "gpuard counts the processes: one per device, or --nproc N of gpuard's own"
+	whyCounted = "gpuard counts the processes: one per device, or {nproc=N} of gpuard's own"
 	whyShimmed = "each process begins through gpuard, which binds it to its device's processors"
 	whyBound   = "gpuard binds each process to its device's processors already"
 )
 
-func torchrunOptions() []option {
-	return []option{
+func torchrunOptions() []torchrunOption {
+	return []torchrunOption{
 		{"nnodes", true, whyAlone}, {"node-rank", true, whyAlone}, {"rdzv-backend", true, whyAlone}, {"rdzv-endpoint", true, whyAlone},
 		{"rdzv-conf", true, ""}, {"rdzv-id", true, ""}, {"standalone", false, whyAlone},
 		{"master-addr", true, whyAlone}, {"master-port", true, whyAlone}, {"local-addr", true, whyAlone},
@@ -47,7 +48,7 @@ func torchrunOptions() []option {
 		{"role", true, ""}, {"module", false, ""}, {"no-python", false, ""}, {"log-dir", true, ""}, {"redirects", true, ""},
 		{"tee", true, ""}, {"local-ranks-filter", true, ""}, {"logs-specs", true, ""}, {"signals-to-handle", true, ""},
 		{"duplicate-stdout-filters", true, ""}, {"duplicate-stderr-filters", true, ""},
-		{"virtual-local-rank", false, "it shows each process one device, as --ranks=own of gpuard does"},
+		{"virtual-local-rank", false, "it shows each process one device, as {ranks}=own of gpuard does"},
 	}
 }
 
@@ -67,7 +68,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 		case err != nil:
 			return t, err
 		case o.why != "":
-			return t, fmt.Errorf("cannot pass %s to torchrun: %s; leave it out, or write the launcher yourself: gpuard run -- torchrun …", strings.Split(word, "=")[0], o.why)
+			return t, option.Errorf("cannot pass %s to torchrun: %s; leave it out, or write the launcher yourself: {gpuard run} -- torchrun …", strings.Split(word, "=")[0], option.Expand(o.why))
 		case o.name == "module":
 			t.Module = true
 			continue
@@ -88,9 +89,9 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 	}
 	switch t.Script = words; {
 	case len(words) == 0:
-		return t, fmt.Errorf("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
+		return t, option.Errorf("cannot start torchrun without a script: {gpuard run} {torchrun} -- train.py")
 	case !t.Module && !t.Plain && isLauncher(words[0]):
-		return t, fmt.Errorf("cannot start %q as a script: with --torchrun gpuard starts Python and torchrun itself, so write the script alone: gpuard run --torchrun -- train.py", words[0])
+		return t, option.Errorf("cannot start %q as a script: with {torchrun} gpuard starts Python and torchrun itself, so write the script alone: {gpuard run} {torchrun} -- train.py", words[0])
 	case t.Module && t.Plain:
 		return t, fmt.Errorf("cannot pass both --module and --no-python to torchrun: a module needs Python; leave one of them out")
 	}
@@ -105,7 +106,7 @@ func isLauncher(word string) bool {
 }
 
 // readOption reads one word: "-r", "-r3", "--tee=3", "--log_dir".
-func readOption(word string) (o option, value string, given bool, err error) {
+func readOption(word string) (o torchrunOption, value string, given bool, err error) {
 	name, value, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	name = strings.ReplaceAll(name, "_", "-")
 	if !strings.HasPrefix(word, "--") {
@@ -115,7 +116,7 @@ func readOption(word string) (o option, value string, given bool, err error) {
 		}
 	}
 
-	i := slices.IndexFunc(torchrunOptions(), func(o option) bool { return o.name == name })
+	i := slices.IndexFunc(torchrunOptions(), func(o torchrunOption) bool { return o.name == name })
 	if i < 0 {
 		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script come after it", word)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 )
 
 // Life is what is known of a job over all its starts.
@@ -139,7 +140,7 @@ func (l *Life) DecideNext(e End, fault string) Next {
 		n.Start = false
 	default:
 		n.Start = false
-		n.Say = fmt.Sprintf("%s and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ended, l.Care.Retries)
+		n.Say = option.Sprintf("%s and is not started again: nothing says that it was the machine's fault ({retry=%d}:any does not ask)", ended, l.Care.Retries)
 	}
 
 	return n

@@ -1,6 +1,10 @@
 package visible
 
-import "slices"
+import (
+	"slices"
+
+	"gpuard/internal/core/option"
+)
 
 // Codes of notes. They are part of the JSON output: add, never rename.
 const (
@@ -146,6 +150,6 @@ func Codes() []Note {
 		{CodeOutsideLease, "the process sees a device that its lease does not hold"},
 		{CodeLeaseUnseen, "the process does not see a device that its lease holds"},
 		{CodeIsolated, "the process cannot open other GPUs than those of its lease, and counts these from 0"},
-		{CodeLogin, "the rule for logins without a lease hides devices, and gpuard run ignores it"},
+		{CodeLogin, option.Expand("the rule for logins without a lease hides devices, and {gpuard run} ignores it")},
 	}
 }
