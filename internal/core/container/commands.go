@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // need is what a command of an engine needs of gpuard.
@@ -77,7 +79,7 @@ func (c Call) StartsContainer() bool {
 func (c Call) refuseCommand() error {
 	instead := fmt.Sprintf("start each container by gpuard %s -- run …", c.Engine)
 	if c.Engine == "docker" {
-		instead += ", or a project by gpuard docker -- compose up"
+		instead += option.Expand(", or a project by {gpuard docker} -- compose up")
 	}
 
 	switch c.need {

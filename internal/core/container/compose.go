@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -289,7 +290,7 @@ func givesNone(devices string) bool { return slices.Contains([]string{"", "void"
 // name. Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
 func (p Project) OverrideText(command string) (string, error) {
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
+	b.WriteString(option.Sprintf("# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: {gpuard setup docker} {compose=FILE} {remove}\nservices:\n", command))
 
 	for _, s := range p.Services {
 		if why := s.reasonAgainst(p.found); why != "" && s.GPUs > 0 {
@@ -393,15 +394,15 @@ func (s Service) startError(found Found) error {
 	why := s.reasonAgainst(found)
 	switch {
 	case s.GPUs > 0 && !s.Ours:
-		return fmt.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: gpuard setup docker --compose FILE", s.Name)
+		return option.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: {gpuard setup docker} {compose=FILE}", s.Name)
 	case s.Ours && (s.named || len(s.reset) > 0):
-		return fmt.Errorf("cannot lease for service %s: it asks for GPUs in another way than when its file was written; write it again: gpuard setup docker --compose FILE", s.Name)
+		return option.Errorf("cannot lease for service %s: it asks for GPUs in another way than when its file was written; write it again: {gpuard setup docker} {compose=FILE}", s.Name)
 	case why != "" && s.GPUs > 0:
 		return fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
 	case why != "":
 		return fmt.Errorf("cannot start service %s beside a lease: %s; start it without gpuard (docker compose up -d %s), and here the others by name", s.Name, why, s.Name)
 	case s.GPUs == 0 && !givesNone(s.list):
-		return fmt.Errorf("cannot start service %s without a GPU: it sets NVIDIA_VISIBLE_DEVICES=%s; write a file that gives it none: gpuard setup docker --compose FILE", s.Name, s.list)
+		return option.Errorf("cannot start service %s without a GPU: it sets NVIDIA_VISIBLE_DEVICES=%s; write a file that gives it none: {gpuard setup docker} {compose=FILE}", s.Name, s.list)
 	}
 	return nil
 }
@@ -410,7 +411,7 @@ func (s Service) startError(found Found) error {
 func ServiceVariables(form Form, lease string, list []Service) (env []string, err error) {
 	driver := map[string]string{"cdi": "cdi", "request": "nvidia"}[form.Kind]
 	if driver == "" {
-		return nil, fmt.Errorf("cannot give GPUs to services of Compose: docker has neither NVIDIA's container toolkit nor CDI with a file that lists them; see: gpuard doctor --all")
+		return nil, option.Errorf("cannot give GPUs to services of Compose: docker has neither NVIDIA's container toolkit nor CDI with a file that lists them; see: {gpuard doctor} {all}")
 	}
 
 	env = append(env, driverVariable+"="+driver, leaseVariable+"="+lease)

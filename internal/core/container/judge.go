@@ -9,7 +9,7 @@ import (
 )
 
 // judgeOption says of an option why it is left out, or why the container cannot be kept to a lease with it.
-func (c Call) judgeOption(o option, form Form) (drop, why string) {
+func (c Call) judgeOption(o engineOption, form Form) (drop, why string) {
 	sources, why := c.sourcesOf(o)
 	if why != "" {
 		return "", why

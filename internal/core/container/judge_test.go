@@ -94,12 +94,12 @@ func spell(words []string, random *rand.Rand) []string {
 	}
 	out := slices.Clone(c.Before)
 	options := slices.Clone(c.options)
-	for _, harmless := range []option{{name: "--rm", words: []string{"--rm"}}, {name: "--name", value: "a", words: []string{"--name", "a"}}, {name: "--env", value: "A=b", words: []string{"-eA=b"}}} {
+	for _, harmless := range []engineOption{{name: "--rm", words: []string{"--rm"}}, {name: "--name", value: "a", words: []string{"--name", "a"}}, {name: "--env", value: "A=b", words: []string{"-eA=b"}}} {
 		if random.IntN(2) == 0 {
 			options = append(options, harmless)
 		}
 	}
-	if !slices.ContainsFunc(options, func(o option) bool { return o.name == "--privileged" }) { // of a switch the last one counts
+	if !slices.ContainsFunc(options, func(o engineOption) bool { return o.name == "--privileged" }) { // of a switch the last one counts
 		random.Shuffle(len(options), func(i, j int) { options[i], options[j] = options[j], options[i] })
 	}
 	for _, o := range options {
@@ -109,7 +109,7 @@ func spell(words []string, random *rand.Rand) []string {
 }
 
 // spellOption writes one option in another way.
-func spellOption(o option, random *rand.Rand) []string {
+func spellOption(o engineOption, random *rand.Rand) []string {
 	g := runGrammar()
 	if !g.takesOne(o.name) {
 		return o.words

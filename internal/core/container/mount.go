@@ -12,7 +12,7 @@ const mountFolderName = "nvidia-container-devices"
 
 // sourcesOf are what an option of run or create shows the container of the machine. why is why it is refused whatever
 // that is.
-func (c Call) sourcesOf(o option) (all []source, why string) {
+func (c Call) sourcesOf(o engineOption) (all []source, why string) {
 	switch o.name {
 	case "--volume":
 		return readVolume(o.value)

@@ -30,20 +30,20 @@ type Call struct {
 
 	// "run", "pod create"; "" the engine alone.
 	command string
-	need    need     // of that command
-	globals []option // before the command
+	need    need           // of that command
+	globals []engineOption // before the command
 	// All words after the verb.
 	after []string
 	// Of a verb, in order.
-	options []option
+	options []engineOption
 	// The image and what follows; of start the containers, of compose the services.
 	inside []string
 	// What was looked up of NeededLookups.
 	found Found
 }
 
-// option is one option as it was typed.
-type option struct {
+// engineOption is one option as it was typed.
+type engineOption struct {
 	// "--env"; short forms have the name of the long one; "" a word of letters without values, as -it.
 	name string
 	// "" for an option without one.
@@ -89,7 +89,7 @@ func ReadCall(argv []string) (Call, error) {
 	}
 
 	c.command, c.after = rest[0], rest[1:]
-	var between []option
+	var between []engineOption
 	if slices.Contains(commandGroups(), c.command) {
 		between, rest, err = composeGrammar().readOptions(c.after)
 		if err != nil {
@@ -137,7 +137,7 @@ func (c *Call) readVerb() (err error) {
 }
 
 // readOptions reads options up to the first word that is none.
-func (g grammar) readOptions(words []string) (options []option, rest []string, err error) {
+func (g grammar) readOptions(words []string) (options []engineOption, rest []string, err error) {
 	for len(words) > 0 && words[0] != "--" && len(words[0]) > 1 && words[0][0] == '-' {
 		o, n, err := g.readOne(words)
 		if err != nil {
@@ -149,9 +149,9 @@ func (g grammar) readOptions(words []string) (options []option, rest []string, e
 }
 
 // readMixed reads options that may be among other words.
-func (g grammar) readMixed(words []string) (options []option, others []string, err error) {
+func (g grammar) readMixed(words []string) (options []engineOption, others []string, err error) {
 	for len(words) > 0 {
-		var more []option
+		var more []engineOption
 		more, words, err = g.readOptions(words)
 		if err != nil {
 			return nil, nil, err
@@ -170,7 +170,7 @@ func (g grammar) readMixed(words []string) (options []option, others []string, e
 }
 
 // readOne reads the first option of words, and says how many of them it takes.
-func (g grammar) readOne(words []string) (o option, n int, err error) {
+func (g grammar) readOne(words []string) (o engineOption, n int, err error) {
 	word := words[0]
 	var needs, given bool
 	if strings.HasPrefix(word, "--") {
@@ -206,7 +206,7 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 // readLetters reads a word of one-letter options, of which only the last one may have a value: -it, -eNAME=value,
 // -it=false,
 // -ite NAME. needs reports whether that value is in the next word.
-func (g grammar) readLetters(word string) (o option, needs bool) {
+func (g grammar) readLetters(word string) (o engineOption, needs bool) {
 	// The only switch of one letter that is judged.
 	judged := ""
 	for i := 1; i < len(word); i++ {
@@ -228,5 +228,5 @@ func (g grammar) readLetters(word string) (o option, needs bool) {
 
 		return o, rest == ""
 	}
-	return option{name: judged}, false
+	return engineOption{name: judged}, false
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // With returns the command line with the devices of a lease. What the person asks of GPUs beyond it is left out, with a
@@ -20,7 +22,7 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 	for _, o := range c.options {
 		drop, _ := c.judgeOption(o, form)
 		if o.name == "--restart" && (o.value == "always" || o.value == "unless-stopped") {
-			notes = append(notes, "after a boot of the machine the engine starts the container without gpuard, and without a lease; to have one then too: gpuard up -d at boot")
+			notes = append(notes, option.Expand("after a boot of the machine the engine starts the container without gpuard, and without a lease; to have one then too: {gpuard up} -d at boot"))
 		}
 
 		switch {
@@ -39,7 +41,7 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 }
 
 // typedText is the option as it was typed, without the letters before it.
-func (o option) typedText() string {
+func (o engineOption) typedText() string {
 	text := strings.Join(o.words, " ")
 	if o.lead != "" {
 		text = strings.TrimSpace("-" + strings.TrimPrefix(text, o.lead))
@@ -96,13 +98,13 @@ func (c Call) Containers() []string { return c.inside }
 
 // HasOption reports whether a run or create has one of these options.
 func (c Call) HasOption(names ...string) bool {
-	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
+	return slices.ContainsFunc(c.options, func(o engineOption) bool { return slices.Contains(names, o.name) })
 }
 
 // IsAttached reports whether the engine's command is there as long as the container that it starts: it passes signals
 // on to that, and ends as that does.
 func (c Call) IsAttached() bool {
-	return c.Verb == "run" && !slices.ContainsFunc(c.options, func(o option) bool {
+	return c.Verb == "run" && !slices.ContainsFunc(c.options, func(o engineOption) bool {
 		letters := o.lead
 		if o.name == "" {
 			letters = o.words[0]

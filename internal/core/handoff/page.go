@@ -1,6 +1,10 @@
 package handoff
 
-import "fmt"
+import (
+	"fmt"
+
+	"gpuard/internal/core/option"
+)
 
 // Field is a row of the table, for the reference page.
 type Field struct {
@@ -14,11 +18,11 @@ type Field struct {
 // Fields are all rows.
 func Fields() (list []Field) {
 	for _, r := range fieldTable() {
-		f := Field{Name: r.field, Flag: r.flag}
+		f := Field{Name: r.field, Flag: option.Expand(r.flag)}
 		for _, c := range r.cells {
 			text := c.String()
 			for _, u := range c.unless {
-				text += fmt.Sprintf("\n  - %s: %s", u.when, u.then)
+				text += fmt.Sprintf("\n  - %s: %s", option.Expand(u.when), u.then)
 			}
 			f.Says = append(f.Says, text)
 		}
@@ -29,9 +33,9 @@ func Fields() (list []Field) {
 
 // String is the level, how, and the way out.
 func (c cell) String() string {
-	text := fmt.Sprintf("**%s**: %s", c.level, c.how)
+	text := fmt.Sprintf("**%s**: %s", c.level, option.Expand(c.how))
 	if c.do != "" {
-		text += " (" + c.do + ")"
+		text += " (" + option.Expand(c.do) + ")"
 	}
 	return text
 }

@@ -2,13 +2,14 @@ package handoff
 
 import (
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/policy"
 )
 
-// row is what becomes of one field of Work, for each of Targets.
+// row is what becomes of one field of Work, for each of Targets. Its texts name options and commands in braces.
 type row struct {
 	field string // "Spec.Memory"
-	flag  string // "--mem"
+	flag  string // "{mem}"
 	asked func(*Work) bool
 	cells [4]cell
 }
@@ -73,7 +74,7 @@ func judgeFields(t Target, w *Work, site policy.Slurm) []Verdict {
 			continue
 		}
 
-		verdicts = append(verdicts, Verdict{Field: r.field, Flag: r.flag, Level: c.level, How: c.how, Do: c.do, needs: !asked})
+		verdicts = append(verdicts, Verdict{Field: r.field, Flag: option.Expand(r.flag), Level: c.level, How: option.Expand(c.how), Do: option.Expand(c.do), needs: !asked})
 	}
 
 	return verdicts
@@ -105,28 +106,28 @@ func programRows() []row {
 			cell{level: Exact, how: "command of the container", needed: true}.withException("missing", ignoreSite(lacksCommand), noCommandCell()).withException("not UTF-8", ignoreSite(hasOddCommand), notText),
 			cell{level: Exact, how: "entrypoint", needed: true}.withException("missing", ignoreSite(lacksCommand), noCommandCell()).withException("not UTF-8", ignoreSite(hasOddCommand), notText),
 		)},
-		{"Spec.Name", "--name", func(w *Work) bool { return w.Spec.Name != "" }, inPods(
+		{"Spec.Name", "{name}", func(w *Work) bool { return w.Spec.Name != "" }, inPods(
 			exactCell("--job-name").withException("characters that a directive cannot hold, or more than 128", ignoreSite(func(w *Work) bool { return slurmJobName(w.Spec.Name) != w.Spec.Name }), approximateCell("--job-name, with _ for characters that a directive cannot hold")),
 			exactCell("name of the Job, with its ID behind it").withException("characters that the name of an object cannot hold", ignoreSite(hasOddName), approximateCell("name of the Job, with - for what such a name cannot hold; the annotation gpuard/name has it whole")),
 			exactCell("name of the service").withException("characters that such a name cannot hold", ignoreSite(hasOddName), approximateCell("name of the service, with - for what such a name cannot hold; the label gpuard.name has it whole")),
 		)},
-		{"Folder", "--workdir", func(w *Work) bool { return w.Folder != "" }, inPods(
+		{"Folder", "{workdir}", func(w *Work) bool { return w.Folder != "" }, inPods(
 			exactCell("cd in the script").withException("not absolute", ignoreSite(isRelativeFolder), refusedCell("it is not absolute", "write the whole path")),
 			exactCell("workingDir").withException("not absolute", ignoreSite(isRelativeFolder), refusedCell("it is not absolute", "write the whole path")).withException("not UTF-8", ignoreSite(func(w *Work) bool { return isNotText(w.Folder) }), notText),
 			exactCell("working_dir").withException("not absolute", ignoreSite(isRelativeFolder), refusedCell("it is not absolute", "write the whole path")).withException("not UTF-8", ignoreSite(func(w *Work) bool { return isNotText(w.Folder) }), notText),
 		)},
-		{"Env", "--env", func(w *Work) bool { return len(w.Env) > 0 }, inPods(
+		{"Env", "{env}", func(w *Work) bool { return len(w.Env) > 0 }, inPods(
 			variablesOf("export in the script"), variablesOf("env of the container"), variablesOf("environment"))},
-		{"Image", "--image", func(w *Work) bool { return w.Image != "" }, inPods(
+		{"Image", "{image}", func(w *Work) bool { return w.Image != "" }, inPods(
 			approximateCell("not used: Slurm starts the program of the node"),
-			cell{level: Exact, how: "image of the container", needed: true}.withException("missing", ignoreSite(lacksImage), refusedCell("a container needs an image", "write --image, or image: in gpuard.yaml")).withException("not UTF-8, or with blanks", ignoreSite(hasOddImage), refusedCell("that is not the name of an image", "write for instance --image registry.example.org/train:1")),
-			cell{level: Exact, how: "image", needed: true}.withException("missing", ignoreSite(lacksImage), refusedCell("a container needs an image", "write --image, or image: in gpuard.yaml")).withException("not UTF-8, or with blanks", ignoreSite(hasOddImage), refusedCell("that is not the name of an image", "write for instance --image registry.example.org/train:1")),
+			cell{level: Exact, how: "image of the container", needed: true}.withException("missing", ignoreSite(lacksImage), refusedCell("a container needs an image", "write {image}, or image: in gpuard.yaml")).withException("not UTF-8, or with blanks", ignoreSite(hasOddImage), refusedCell("that is not the name of an image", "write for instance {image=registry.example.org/train:1}")),
+			cell{level: Exact, how: "image", needed: true}.withException("missing", ignoreSite(lacksImage), refusedCell("a container needs an image", "write {image}, or image: in gpuard.yaml")).withException("not UTF-8, or with blanks", ignoreSite(hasOddImage), refusedCell("that is not the name of an image", "write for instance {image=registry.example.org/train:1}")),
 		)},
-		{"Spec.Ranks.Torchrun", "--torchrun", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Torchrun }, exactCell("torchrun --standalone starts the command").forAllTargets()},
-		{"Spec.Ranks.Count", "--nproc", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Count > 0 }, exactCell("--nproc_per_node of torchrun").forAllTargets()},
-		{"Spec.Ranks.Own", "--ranks", func(w *Work) bool { return w.Spec.Ranks != nil && !w.Spec.Ranks.Torchrun }, refusedCell("the processes are started by gpuard", "where gpuard is installed on the nodes or in the image, make it part of the command: -- gpuard run --ranks -- ./program").forAllTargets()},
-		{"Spec.Ranks.Grace", "--grace", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Grace > 0 }, approximateCell("torchrun ends the other processes in its own time").forAllTargets()},
-		{"Spec.Ranks.JSON", "--json", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.JSON }, approximateCell("torchrun has messages of its own").forAllTargets()},
+		{"Spec.Ranks.Torchrun", "{torchrun}", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Torchrun }, exactCell("torchrun --standalone starts the command").forAllTargets()},
+		{"Spec.Ranks.Count", "{nproc}", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Count > 0 }, exactCell("--nproc_per_node of torchrun").forAllTargets()},
+		{"Spec.Ranks.Own", "{ranks}", func(w *Work) bool { return w.Spec.Ranks != nil && !w.Spec.Ranks.Torchrun }, refusedCell("the processes are started by gpuard", "where gpuard is installed on the nodes or in the image, make it part of the command: -- {gpuard run} {ranks} -- ./program").forAllTargets()},
+		{"Spec.Ranks.Grace", "{grace}", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Grace > 0 }, approximateCell("torchrun ends the other processes in its own time").forAllTargets()},
+		{"Spec.Ranks.JSON", "{json}", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.JSON }, approximateCell("torchrun has messages of its own").forAllTargets()},
 	}
 }
 
@@ -141,52 +142,52 @@ func wordTooLongCell() cell {
 // variablesOf is a cell for the environment.
 func variablesOf(how string) cell {
 	return exactCell(how).
-		withException("a variable that chooses devices", ignoreSite(choosesDevices), refusedCell("the engine chooses the devices, and writes that variable itself", "leave it out; how many and which: --gpus, --model, --mem")).
+		withException("a variable that chooses devices", ignoreSite(choosesDevices), refusedCell("the engine chooses the devices, and writes that variable itself", "leave it out; how many and which: {gpus}, {model}, {mem}")).
 		withException("a name that bash sets itself, or cannot set", ignoreSite(hasBadVariable), refusedCell("a name is none of a variable, is there twice, or is one that bash sets itself", "rename it: letters, digits and _, such as DATA_DIR")).
 		withException("a value with a NUL, not UTF-8 in a manifest, or of more than 128 KiB", ignoreSite(hasBadValue), refusedCell("a value is not text, or longer than a program can be given (128 KiB)", "put it into a file"))
 }
 
 func deviceRows() []row {
 	const here = "it names devices of this machine"
-	named := refusedCell(here, "leave it out; say what they are with --model, --min-compute and --mem")
+	named := refusedCell(here, "leave it out; say what they are with {model}, {min-compute} and {mem}")
 	return []row{
-		{"Spec.GPUs", "--gpus", func(w *Work) bool { return w.Spec.GPUs > 0 }, [4]cell{exactCell("--gpus-per-node, on one node"), exactCell("nvidia.com/gpu, on nodes whose GPUs are not shared by time or MPS"), exactCell("count of the claim"),
-			approximateCell("count: Docker gives the first ones, whoever uses them; gpuard docker -- compose up leases them")}},
-		{"Spec.CPU", "--cpu", func(w *Work) bool { return w.Spec.CPU }, exactCell("no device, and variables that hide those of the node").forAllTargets()},
-		{"Spec.Devices", "--device", func(w *Work) bool { return len(w.Spec.Devices) > 0 }, [4]cell{named, named,
+		{"Spec.GPUs", "{gpus}", func(w *Work) bool { return w.Spec.GPUs > 0 }, [4]cell{exactCell("--gpus-per-node, on one node"), exactCell("nvidia.com/gpu, on nodes whose GPUs are not shared by time or MPS"), exactCell("count of the claim"),
+			approximateCell("count: Docker gives the first ones, whoever uses them; {gpuard docker} -- compose up leases them")}},
+		{"Spec.CPU", "{cpu}", func(w *Work) bool { return w.Spec.CPU }, exactCell("no device, and variables that hide those of the node").forAllTargets()},
+		{"Spec.Devices", "{device}", func(w *Work) bool { return len(w.Spec.Devices) > 0 }, [4]cell{named, named,
 			approximateCell("selector by uuid; the program may see them in another order").withException("not a UUID of a whole GPU", ignoreSite(func(w *Work) bool { return !allMatch(w.Spec.Devices, isWholeUUID) }), named),
-			exactCell("device_ids").withException("neither an index nor a UUID", ignoreSite(func(w *Work) bool { return !allMatch(w.Spec.Devices, isDeviceID) }), refusedCell("Docker knows devices by index and UUID", "write the whole UUID: gpuard status shows it"))}},
-		{"Spec.MIG", "--mig", func(w *Work) bool { return w.Spec.MIG != "" }, [4]cell{
+			exactCell("device_ids").withException("neither an index nor a UUID", ignoreSite(func(w *Work) bool { return !allMatch(w.Spec.Devices, isDeviceID) }), refusedCell("Docker knows devices by index and UUID", "write the whole UUID: {gpuard status} shows it"))}},
+		{"Spec.MIG", "{mig}", func(w *Work) bool { return w.Spec.MIG != "" }, [4]cell{
 			exactCell("the gres type that slurm.types has for the profile").withException("the profile is not in slurm.types", func(w *Work, s policy.Slurm) bool { return s.Types[w.Spec.MIG] == "" }, refusedCell("no entry of slurm.types in config.yaml has this profile", "write there what the site calls it, such as types: {1g.10gb: a100_1g.10gb}")),
-			exactCell("nvidia.com/mig-PROFILE, the resource of the plugin's strategy mixed").withException("not a profile", ignoreSite(hasOddProfile), refusedCell("that is no profile", "write it as nvidia-smi does, such as --mig 1g.10gb")),
-			exactCell("device class mig.nvidia.com, selector by profile").withException("not a profile", ignoreSite(hasOddProfile), refusedCell("that is no profile", "write it as nvidia-smi does, such as --mig 1g.10gb")),
-			refusedCell("Docker knows slices by their UUID alone", "write --device MIG-UUID; gpuard status shows it")}},
-		{"Spec.Exclude", "--exclude", func(w *Work) bool { return len(w.Spec.Exclude) > 0 }, [4]cell{named, named,
+			exactCell("nvidia.com/mig-PROFILE, the resource of the plugin's strategy mixed").withException("not a profile", ignoreSite(hasOddProfile), refusedCell("that is no profile", "write it as nvidia-smi does, such as {mig=1g.10gb}")),
+			exactCell("device class mig.nvidia.com, selector by profile").withException("not a profile", ignoreSite(hasOddProfile), refusedCell("that is no profile", "write it as nvidia-smi does, such as {mig=1g.10gb}")),
+			refusedCell("Docker knows slices by their UUID alone", "write {device=MIG-UUID}; {gpuard status} shows it")}},
+		{"Spec.Exclude", "{exclude}", func(w *Work) bool { return len(w.Spec.Exclude) > 0 }, [4]cell{named, named,
 			exactCell("selector by uuid").withException("not a UUID of a whole GPU", ignoreSite(func(w *Work) bool { return !allMatch(w.Spec.Exclude, isWholeUUID) }), named),
-			refusedCell("Docker takes no list of devices to avoid", "name those to use: --device")}},
+			refusedCell("Docker takes no list of devices to avoid", "name those to use: {device}")}},
 		{"Spec.Prefer", "devices it had before", func(w *Work) bool { return len(w.Spec.Prefer) > 0 }, named.forAllTargets()},
-		{"Spec.Model", "--model", func(w *Work) bool { return w.Spec.Model != "" }, [4]cell{
+		{"Spec.Model", "{model}", func(w *Work) bool { return w.Spec.Model != "" }, [4]cell{
 			exactCell("the gres type that slurm.types has for the model").withException("no model in slurm.types matches", func(w *Work, s policy.Slurm) bool { return len(gresTypes(w, s)) == 0 }, refusedCell("no model of slurm.types in config.yaml matches", "write there what the site calls it, such as types: {NVIDIA H100 80GB HBM3: h100}; scontrol show node has the types")).
 				withException("models of several types match", func(w *Work, s policy.Slurm) bool { return len(gresTypes(w, s)) > 1 }, refusedCell("models of several types match, and Slurm takes one", "write a narrower pattern")),
 			approximateCell("label nvidia.com/gpu.product, in which capitals count").withException("a pattern", ignoreSite(isModelPattern), refusedCell("a node label is compared as a whole", "write the whole name, such as 'NVIDIA H100 80GB HBM3', or export kubernetes-dra")).
 				withException("what no label can hold", ignoreSite(func(w *Work) bool { return !isLabelValue(productLabel(w.Spec.Model)) }), refusedCell("no label can hold it", "write the name as nvidia-smi does, or export kubernetes-dra")),
 			exactCell("selector by productName, as a regular expression").withException("not UTF-8", ignoreSite(func(w *Work) bool { return isNotText(w.Spec.Model) }), refusedCell("it is not UTF-8 text", "write the name as nvidia-smi does")),
-			refusedCell("Docker does not choose by model", "name the device: --device")}},
-		{"Spec.MinCompute", "--min-compute", func(w *Work) bool { return w.Spec.MinCompute != nil }, [4]cell{
-			refusedCell("Slurm does not know it", "choose by --model"), exactCell("labels nvidia.com/gpu.compute.major and minor"), exactCell("selector by cudaComputeCapability"), refusedCell("Docker does not choose by it", "name the device: --device")}},
-		{"Spec.Memory", "--mem", func(w *Work) bool { return w.Spec.Memory > 0 }, [4]cell{
+			refusedCell("Docker does not choose by model", "name the device: {device}")}},
+		{"Spec.MinCompute", "{min-compute}", func(w *Work) bool { return w.Spec.MinCompute != nil }, [4]cell{
+			refusedCell("Slurm does not know it", "choose by {model}"), exactCell("labels nvidia.com/gpu.compute.major and minor"), exactCell("selector by cudaComputeCapability"), refusedCell("Docker does not choose by it", "name the device: {device}")}},
+		{"Spec.Memory", "{mem}", func(w *Work) bool { return w.Spec.Memory > 0 }, [4]cell{
 			approximateCell("--constraint with the features of slurm.memory_features: what the GPUs of a node have in all, not what is free").
 				withException("no feature is large enough, and the name of a model in slurm.types has as much", func(w *Work, s policy.Slurm) bool { return len(memoryFeatures(w, s)) == 0 && findRoomyType(w, s) != "" }, approximateCell("the gres type of the smallest such model, by its name: others that would do are not taken")).
-				withException("no feature is large enough", func(w *Work, s policy.Slurm) bool { return len(memoryFeatures(w, s)) == 0 }, refusedCell("no feature of slurm.memory_features in config.yaml says that a node has GPUs of this size", "write there what the site calls it, in MiB, such as memory_features: {gpumem80g: 81559}; sinfo -o %f has the features, which an administrator adds to a node in slurm.conf: Feature=gpumem80g; or name a model that has it: --model")),
-			approximateCell("label nvidia.com/gpu.memory: what a GPU has in all, not what is free"), approximateCell("selector by memory: what a GPU has in all, not what is free"), refusedCell("Docker does not choose by it", "name the device: --device")}},
-		{"Spec.Place", "--place", func(w *Work) bool { return w.Spec.Place != job.Auto }, approximateCell("the engine chooses by its own rules").forAllTargets()},
-		{"Spec.IDs", "--ids", func(w *Work) bool { return w.Spec.IDs != "" && w.Spec.IDs != job.AutoIDs }, approximateCell("the engine writes the variables in its own form").forAllTargets()},
-		{"Spec.Any", "--any", func(w *Work) bool { return w.Spec.Any }, exactCell("no mask or lease of this shell is handed on").forAllTargets()},
-		{"Spec.Anyway", "--anyway", func(w *Work) bool { return w.Spec.Anyway }, exactCell("the engine does not look at the command").forAllTargets()},
-		{"Spec.Isolate", "--isolate", func(w *Work) bool { return w.Spec.Isolate != "" && w.Spec.Isolate != job.Off }, approximateCell("the engine keeps devices apart in its own way: Slurm with ConstrainDevices=yes").forAllTargets()},
-		{"Spec.Isolated", "--require-isolation", func(w *Work) bool { return w.Spec.Isolated != "" }, refusedCell("what keeps devices apart there is the engine's setting, which gpuard cannot see", "leave it out").forAllTargets()},
-		{"Private", "--private-state", func(w *Work) bool { return w.Private }, exactCell("the engine keeps the devices, and there is no lease of gpuard").forAllTargets()},
-		{"Spec.KeepWhile", "--keep-while", func(w *Work) bool { return w.Spec.KeepWhile != "" }, refusedCell("no other engine keeps devices for a next start", "leave it out").forAllTargets()},
+				withException("no feature is large enough", func(w *Work, s policy.Slurm) bool { return len(memoryFeatures(w, s)) == 0 }, refusedCell("no feature of slurm.memory_features in config.yaml says that a node has GPUs of this size", "write there what the site calls it, in MiB, such as memory_features: {gpumem80g: 81559}; sinfo -o %f has the features, which an administrator adds to a node in slurm.conf: Feature=gpumem80g; or name a model that has it: {model}")),
+			approximateCell("label nvidia.com/gpu.memory: what a GPU has in all, not what is free"), approximateCell("selector by memory: what a GPU has in all, not what is free"), refusedCell("Docker does not choose by it", "name the device: {device}")}},
+		{"Spec.Place", "{place}", func(w *Work) bool { return w.Spec.Place != job.Auto }, approximateCell("the engine chooses by its own rules").forAllTargets()},
+		{"Spec.IDs", "{ids}", func(w *Work) bool { return w.Spec.IDs != "" && w.Spec.IDs != job.AutoIDs }, approximateCell("the engine writes the variables in its own form").forAllTargets()},
+		{"Spec.Any", "{any}", func(w *Work) bool { return w.Spec.Any }, exactCell("no mask or lease of this shell is handed on").forAllTargets()},
+		{"Spec.Anyway", "{anyway}", func(w *Work) bool { return w.Spec.Anyway }, exactCell("the engine does not look at the command").forAllTargets()},
+		{"Spec.Isolate", "{isolate}", func(w *Work) bool { return w.Spec.Isolate != "" && w.Spec.Isolate != job.Off }, approximateCell("the engine keeps devices apart in its own way: Slurm with ConstrainDevices=yes").forAllTargets()},
+		{"Spec.Isolated", "{require-isolation}", func(w *Work) bool { return w.Spec.Isolated != "" }, refusedCell("what keeps devices apart there is the engine's setting, which gpuard cannot see", "leave it out").forAllTargets()},
+		{"Private", "{private-state}", func(w *Work) bool { return w.Private }, exactCell("the engine keeps the devices, and there is no lease of gpuard").forAllTargets()},
+		{"Spec.KeepWhile", "{keep-while}", func(w *Work) bool { return w.Spec.KeepWhile != "" }, refusedCell("no other engine keeps devices for a next start", "leave it out").forAllTargets()},
 		{"Spec.Asked", "when it was handed in", func(w *Work) bool { return !w.Spec.Asked.IsZero() }, approximateCell("the engine counts from when it gets the job").forAllTargets()},
 		{"Spec.Avoid", "devices that it leaves", func(w *Work) bool { return len(w.Spec.Avoid) > 0 }, named.forAllTargets()},
 		{"Spec.Moving", "a lease that is given back", func(w *Work) bool { return w.Spec.Moving != "" }, named.forAllTargets()},
@@ -194,11 +195,11 @@ func deviceRows() []row {
 }
 
 func shareRows() []row {
-	none := refusedCell("no engine here keeps a job to a part of a GPU's memory", "take whole GPUs, or a slice: --mig; share on one machine: gpuard submit --share").forAllTargets()
+	none := refusedCell("no engine here keeps a job to a part of a GPU's memory", "take whole GPUs, or a slice: {mig}; share on one machine: {gpuard submit} {share}").forAllTargets()
 	return []row{
-		{"Spec.Share", "--share", func(w *Work) bool { return w.Spec.Share > 0 }, none},
-		{"Spec.Quota", "--quota", func(w *Work) bool { return w.Spec.Quota != "" }, none},
-		{"Spec.Require", "--require-quota", func(w *Work) bool { return w.Spec.Require != "" }, none},
-		{"Spec.Threads", "--mps-threads", func(w *Work) bool { return w.Spec.Threads > 0 }, none},
+		{"Spec.Share", "{share}", func(w *Work) bool { return w.Spec.Share > 0 }, none},
+		{"Spec.Quota", "{quota}", func(w *Work) bool { return w.Spec.Quota != "" }, none},
+		{"Spec.Require", "{require-quota}", func(w *Work) bool { return w.Spec.Require != "" }, none},
+		{"Spec.Threads", "{mps-threads}", func(w *Work) bool { return w.Spec.Threads > 0 }, none},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/option"
 )
 
 // Doubt is a way in which a command may use other GPUs than those that it is given.
@@ -146,7 +148,7 @@ func doubtsOfOwnLists(words []string, s StartedProgram, gpus int) (all []Doubt) 
 		case strings.ContainsAny(value, "$`"), gpus == 0 && hidesAll(value):
 			continue
 		case hidesAll(value):
-			d = Doubt{Seen: "hides every GPU by " + name, Do: "use --cpu for a program without GPUs, or leave that out"}
+			d = Doubt{Seen: "hides every GPU by " + name, Do: option.Expand("use {cpu} for a program without GPUs, or leave that out")}
 		default:
 			d.Seen, d.Devices, d.Effect, d.List = "sets "+name+"="+value+" itself", listOf(value), Rewrites, value
 		}
@@ -233,16 +235,16 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 
 	switch k.Programs {
 	case "ollama":
-		return append(all, Doubt{Seen: "is a client: the GPUs are used by the server that it asks", Do: "start the server so: gpuard run -- ollama serve"})
+		return append(all, Doubt{Seen: "is a client: the GPUs are used by the server that it asks", Do: option.Expand("start the server so: {gpuard run} -- ollama serve")})
 	case "ssh", "kubectl oc":
-		return append(all, Doubt{Sure: true, Seen: "starts the program elsewhere, by " + name + ", and not on the GPUs of this machine", Do: "start gpuard there: " + name + " … gpuard run -- program"})
+		return append(all, Doubt{Sure: true, Seen: "starts the program elsewhere, by " + name + ", and not on the GPUs of this machine", Do: option.Sprintf("start gpuard there: %s … {gpuard run} -- program", name)})
 	case "env":
 		return append(all, Doubt{Sure: true, Effect: Drops, Seen: "empties the environment by " + name + ", so that the program sees every GPU", Do: "leave that option out"})
 	}
 
 	do := strings.NewReplacer("NAME", "CUDA_VISIBLE_DEVICES", "VALUE", "$CUDA_VISIBLE_DEVICES").Replace(k.Instead)
 
-	return append(all, Doubt{Sure: k.Programs != "su", Seen: "starts the program by " + name + ", which does not hand on which GPUs it is given", Do: do + ", in a shell: gpuard run -- sh -c '…'"})
+	return append(all, Doubt{Sure: k.Programs != "su", Seen: "starts the program by " + name + ", which does not hand on which GPUs it is given", Do: option.Sprintf("%s, in a shell: {gpuard run} -- sh -c '…'", do)})
 }
 
 // namesImage reports whether a command of apptainer starts a program in an image that is known as one by its name:
@@ -293,7 +295,7 @@ func doubtsOfCounts(words []string, use Use, gpus int) (all []Doubt) {
 
 	// processes of MPI share GPUs, or use none
 	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) {
-		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
+		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: option.Sprintf("ask for {gpus=%d}, or start as many as it is given", n)})
 	}
 
 	for _, k := range use.KeysWith(Inside) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/option"
 )
 
 func lookCondaHook(f File) []Finding {
@@ -34,7 +35,7 @@ func lookCondaHook(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: assignmentText(s) + " stays set after conda deactivate",
 			Why:  "conda takes back nothing that a file of activate.d exports, and no file of deactivate.d does it",
-			Do:   "leave the export out and start programs by gpuard run, or let gpuard setup conda write both hooks; by hand: " + f.UndoPath + " has to give the value from before back"},
+			Do:   option.Sprintf("leave the export out and start programs by {gpuard run}, or let {gpuard setup conda} write both hooks; by hand: %s has to give the value from before back", f.UndoPath)},
 			At: s.At})
 	}
 

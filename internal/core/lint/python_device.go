@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 )
 
@@ -22,7 +23,7 @@ func lookOverride(f File) (all []Finding) {
 		if s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count" {
 			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is given another value",
 				Why: "code that does not call it still uses the GPU",
-				Do:  "hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or gpuard run --cpu"}, At: s.At})
+				Do:  option.Expand("hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or {gpuard run} {cpu}")}, At: s.At})
 		}
 	}
 	return all
