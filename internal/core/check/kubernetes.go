@@ -133,7 +133,7 @@ func clusterRights() clusterCheck {
 			case r.Verb == "create" && (r.Resource == "jobs.batch" || !plugin):
 				f.Severity = Error
 			case r.Resource == "resourceclaimtemplates.resource.k8s.io":
-				f.Do = option.Expand("use the device plugin: {gpuard submit} {engine=kubernetes} --dra no")
+				f.Do = option.Expand("use the device plugin: {gpuard submit} {engine=kubernetes-plugin}")
 			case r.Resource == "events":
 				f.Severity = Info
 			}

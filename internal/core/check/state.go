@@ -39,7 +39,7 @@ func stateFolder() Check {
 				severity = Info
 			}
 
-			return []Finding{{page.Code, severity, problem, option.Expand("{gpuard run} and hold cannot lease a GPU"), do}}
+			return []Finding{{page.Code, severity, problem, option.Expand("{gpuard run} and reserve cannot lease a GPU"), do}}
 		case st.Unshared != "":
 			problem, do := splitAdvice(st.Unshared)
 			return []Finding{{page.Code, Info, problem, "all users of these GPUs must see the leases", do}}
