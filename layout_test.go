@@ -93,6 +93,7 @@ func rules() []rule {
 		{"libraries at home", libraries},
 		{"a light start", lightStart},
 		{"core is pure", pureCore},
+		{"flags by their table", flagsByTable},
 		{"by descriptor", byDescriptor},
 		{"no cgo, no dot imports", plainImports},
 		{"one package comment", packageComments},

@@ -3,6 +3,11 @@
 //
 //	o, _ := option.FindOption("min-compute")
 //	o.Key() // "min_compute"
+//
+// It also knows the commands and their other flags by name, so that texts of core name them in one way, in braces:
+//
+//	option.Expand("list them: {gpuard status}, or leave {device} out") // "list them: gpuard status, or leave --device out"
+//	option.Sprintf("ask for less memory ({mem=%s})", most)             // "ask for less memory (--mem 8G)"
 package option
 
 import (

@@ -58,11 +58,13 @@ func typedName(inside string) (string, bool) {
 
 // IsFlagName reports whether a command has a flag of that name.
 func IsFlagName(name string) bool {
-	if slices.Contains(flagNames, name) {
-		return true
+	// By index: a row is large, and this is asked for every name in a text.
+	for i := range optionTable {
+		if optionTable[i].Name == name {
+			return true
+		}
 	}
-	_, found := FindOption(name)
-	return found
+	return slices.Contains(flagNames, name)
 }
 
 // CommandNames are the commands, with those below them.
