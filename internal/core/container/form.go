@@ -148,15 +148,10 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 
 // filesOf are the device files of one device alone.
 func filesOf(d gpu.Device) []string {
-	switch {
-	case d.Minor == nil:
+	if d.Minor == nil || d.Vendor != gpu.NVIDIA && d.Vendor != gpu.AMD {
 		return nil
-	case d.Vendor == gpu.NVIDIA:
-		return []string{fmt.Sprintf("/dev/nvidia%d", *d.Minor)}
-	case d.Vendor == gpu.AMD:
-		return []string{fmt.Sprintf("/dev/dri/renderD%d", *d.Minor)}
 	}
-	return nil
+	return []string{fmt.Sprintf("/dev/%s%d", d.Vendor.Facts().Node, *d.Minor)}
 }
 
 // SharedFiles are the device files that a vendor's programs need beside the device's own. They open no other device.

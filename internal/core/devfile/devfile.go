@@ -33,7 +33,7 @@ func FileName(d gpu.Device) string {
 	if d.Minor != nil {
 		number = fmt.Sprint(*d.Minor)
 	}
-	return "/dev/" + prefixOf(d.Vendor) + number
+	return "/dev/" + d.Vendor.Facts().Node + number
 }
 
 // IsDevicePath reports whether a path may be one of a device of any vendor.
@@ -54,7 +54,7 @@ func nameBelowDev(path string) (name string, found bool) {
 }
 
 func isFileOf(d gpu.Device, name string) bool {
-	prefix := prefixOf(d.Vendor)
+	prefix := d.Vendor.Facts().Node
 	if prefix == "" {
 		return false
 	}
@@ -67,30 +67,8 @@ func isFileOf(d gpu.Device, name string) bool {
 
 	number, numbered := strings.CutPrefix(name, prefix)
 
-	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == sharedFile(d.Vendor)
+	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == d.Vendor.Facts().SharedNode
 }
 
 // windowsFile is the only file of GPUs in WSL, for all of them (microsoft/WSL2-Linux-Kernel drivers/hv/dxgkrnl).
 const windowsFile = "dxg"
-
-// prefixOf is the name of a device file without its number: gpu.Device.Minor says which number a vendor counts.
-func prefixOf(v gpu.Vendor) string {
-	switch v {
-	case gpu.NVIDIA:
-		return "nvidia"
-	case gpu.AMD, gpu.Intel:
-		return "dri/renderD"
-	}
-	return ""
-}
-
-// sharedFile is the one that programs of a vendor open for computing, whatever the device.
-func sharedFile(v gpu.Vendor) string {
-	switch v {
-	case gpu.NVIDIA:
-		return "nvidia-uvm"
-	case gpu.AMD:
-		return "kfd"
-	}
-	return ""
-}

@@ -17,20 +17,6 @@ import (
 // UUID identifies a device. It is the vendor's own string, such as "GPU-8932f937-…" or "MIG-…".
 type UUID string
 
-// Vendor is the maker of a device.
-type Vendor string
-
-// The vendors whose visibility rules differ.
-const (
-	NVIDIA Vendor = "nvidia"
-	AMD    Vendor = "amd"
-	Intel  Vendor = "intel"
-	Ascend Vendor = "ascend"
-)
-
-// Vendors are all of them, in the order in which devices are listed.
-func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
-
 // Machine is all devices, their processes and readings at one moment. It is a plain value. The tags are for machine
 // files, whose keys are in the order of the fields: see fileKey.
 type Machine struct {

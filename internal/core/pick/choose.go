@@ -185,25 +185,11 @@ func (q *query) explainOtherVendors(chosen []*unit) {
 
 		first := chosen[0].dev.Vendor
 		if vendorRank(u.dev.Vendor) < vendorRank(first) {
-			u.reason.Text = fmt.Sprintf("free, but too few of %s are", vendorName(u.dev.Vendor))
+			u.reason.Text = fmt.Sprintf("free, but too few of %s are", u.dev.Vendor.Facts().Name)
 			continue
 		}
 
-		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", vendorName(first))
+		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", first.Facts().Name)
 		u.reason.Remedy = option.Sprintf("name it ({device=%s})", q.deviceNumber(u.dev))
 	}
-}
-
-func vendorName(v gpu.Vendor) string {
-	switch v {
-	case gpu.NVIDIA:
-		return "NVIDIA"
-	case gpu.AMD:
-		return "AMD"
-	case gpu.Intel:
-		return "Intel"
-	case gpu.Ascend:
-		return "Ascend"
-	}
-	return string(v)
 }

@@ -148,22 +148,11 @@ func (r *tinygradReader) targetNumbers(env Env, vendor gpu.Vendor) string {
 		}
 	}
 
-	if backend := tinygradBackend(vendor); backend == "" || !strings.EqualFold(t.device, backend) {
+	if backend := vendor.Facts().Tinygrad; backend == "" || !strings.EqualFold(t.device, backend) {
 		return ""
 	}
 
 	return t.numbers
-}
-
-// tinygradBackend is the name of tinygrad's own driver for the vendor's devices, "" where it has none.
-func tinygradBackend(vendor gpu.Vendor) string {
-	switch vendor {
-	case gpu.NVIDIA:
-		return "NV"
-	case gpu.AMD:
-		return "AMD"
-	}
-	return ""
 }
 
 // readList accepts only plain numbers. An empty list restricts nothing.
