@@ -93,6 +93,8 @@ func brokenCases() []broken {
 		{"one package comment", one("internal/core/pick/a.go", "// Picks a device.\npackage pick\n"), "begins with"},
 		{"one package comment", one("cmd/gpuard/main.go", "// Command gpuard leases.\npackage main\n"), ""},
 		{"numbers of their own", map[string]string{"changes/unreleased/0010-a.md": "", "changes/unreleased/0010-b.md": ""}, "0010 is the number of 0010-a.md"},
+		{"members that say what they are", one("internal/core/pick/a.go", "package pick\ntype a struct {\n// Of the lease.\nb int\n}\n"), "a.go:3: the comment begins with \"Of\""},
+		{"members that say what they are", one("internal/core/pick/a.go", "package pick\ntype a struct {\n// Offset of the lease.\nb int\nc int // of the lease\n}\n"), ""},
 		{"numbers of their own", one("docs/decisions/0001-a.md", ""), "has no row for it"},
 		{"numbers of their own", map[string]string{"docs/decisions/0001-a.md": "", "docs/decisions/README.md": "| [0001](0001-a.md) | a |", "changes/unreleased/0001-b.md": ""}, ""},
 		{"guards that exist", one(".ci/run", "\nguards='\ngpuard/a TestA\n'\n"), "there is no test TestA in gpuard/a"},

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"go/ast"
 	"path"
 	"slices"
 	"strconv"
@@ -45,4 +46,33 @@ func uniquePackages(repo tree) (bad []string) {
 // renamedImports are packages whose names many variables and functions have.
 func renamedImports() []string {
 	return []string{"run", "container", "unit", "health", "service", "sweep"}
+}
+
+// memberComments lets the comment of a member say what the member is. One that begins with a preposition, such as "Of the
+// lease", hangs on the name of the member, which then has to be read twice.
+func memberComments(repo tree) (bad []string) {
+	prepositions := []string{
+		"Of", "By", "From", "In", "With", "Without", "For", "On", "At", "To", "As", "Between", "Since", "After", "Before",
+		"Until", "Under", "Behind", "Inside", "Per", "Than", "About", "Besides",
+	}
+
+	for _, s := range repo.code(false) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			structure, ok := n.(*ast.StructType)
+			if !ok {
+				return true
+			}
+
+			for _, member := range structure.Fields.List {
+				first, _, _ := strings.Cut(strings.TrimSpace(member.Doc.Text()), " ")
+				if slices.Contains(prepositions, first) {
+					bad = append(bad, fmt.Sprintf("%s: the comment begins with %q: say what the member is", s.at(member.Doc.Pos()), first))
+				}
+			}
+
+			return true
+		})
+	}
+
+	return bad
 }

@@ -106,6 +106,7 @@ func rules() []rule {
 		{"no mutable package variables", noMutableVariables},
 		{"names that say something", names},
 		{"names of packages stand once", uniquePackages},
+		{"members that say what they are", memberComments},
 		{"words that do not belong here", forbiddenWords},
 		{"every requirement is explained", explainedRequirements},
 		{"numbers of their own", ownNumbers},

@@ -27,7 +27,7 @@ import (
 
 // content is a file of the release, by where it lies in the archive and on a machine with the package.
 type content struct {
-	// Below the archive's folder; "" where the archive has none.
+	// The path below the archive's folder; "" where the archive has none.
 	archive string
 	// "" where the package has none.
 	deb, rpm string

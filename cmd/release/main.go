@@ -34,7 +34,7 @@ func main() {
 type release struct {
 	version, out, nfpm string
 
-	// Of the commit: files are not younger, whenever they are built.
+	// The time of the commit; every file in the release gets it, so that two builds give the same bytes.
 	when time.Time
 	// Folder for what is on the way.
 	work string

@@ -36,9 +36,9 @@ type request struct {
 	spec    job.Spec
 	machine gpu.Machine
 	readAt  time.Time // when machine was
-	// Of devices that were not read again then.
+	// When each device was read that was not read again then.
 	older map[gpu.UUID]readMoment
-	// Of devices that the request does not name no more than the identity is known.
+	// The answer has no more than the identity of devices that the request does not name.
 	narrow bool
 	names  map[uint32]string
 	since  store.Generation
@@ -59,9 +59,9 @@ type request struct {
 	// Processes of a running subject.
 	own   []int
 	trees map[string][]int // of shared leases
-	// By what the next start recognises the lease; nil: it ends with its command.
+	// What the next start recognises the lease by; nil: it ends with its command.
 	keptLease *job.Kept
-	// Of the configuration files.
+	// The rules of the configuration files.
 	rules machine.Rules
 	// The queue for the same devices; nil if it is empty.
 	queue *queueView

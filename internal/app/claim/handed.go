@@ -22,7 +22,7 @@ type HandedLease struct {
 	Lease string         `json:"lease"`
 	Plan  job.Plan       `json:"plan"`
 	Wall  isolation.Wall `json:"wall"`
-	// Of its devices, for people.
+	// The labels of its devices, for people.
 	Labels []string `json:"labels"`
 	// What the command gets because of it.
 	Vars []visible.Var `json:"vars"`

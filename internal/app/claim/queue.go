@@ -16,7 +16,7 @@ import (
 
 // queueView is one reading of the queue for the devices that this request wants. nil is an empty queue.
 type queueView struct {
-	// Without an id where the request has no ticket yet.
+	// The ticket of the request; without an id where it has none yet.
 	me    job.Ticket
 	asked queue.Input
 	turn  queue.Turn

@@ -86,14 +86,14 @@ type CommandLease struct {
 	// "" for a job without a device.
 	Lease string
 	Env   []string // of the command
-	// For the command too; nil without a lease.
+	// The lock of the lease, which the command gets too; nil without a lease.
 	Lock *os.File
 	Wall isolation.Wall
 	// That it fell back to the CPU, which its owner must see; "" it did not.
 	Said string
 
 	desk *Allocator
-	// Of the lease; nil without one. The desk's is not read: it may be at its first claim.
+	// The folder of the lease; nil without one. The allocator's is not read: it may be at its first claim.
 	folder *store.Folder
 	vars   []visible.Var
 	// nil without a lease, and when another process has it (DropReference).

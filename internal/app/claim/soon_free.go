@@ -41,7 +41,7 @@ func (p *retryLimit) retryLimits(e endingKind) (longest, first time.Duration) {
 // retryLimit limits how often one claim tries again.
 type retryLimit struct {
 	host *machine.Host
-	// For memory of a job that has ended to be free.
+	// How long memory of a job that has ended is waited for.
 	fading  time.Duration
 	started time.Time
 	kind    endingKind

@@ -45,7 +45,7 @@ type tracedDecision struct {
 	// "UID/ID" of tickets that were passed over.
 	Passed map[string]bool `json:"passed"`
 
-	// By "UID/ID" of the ticket.
+	// What is reserved, by "UID/ID" of the ticket.
 	Reserved map[string]queue.Reservation `json:"reserved"`
 	// No reservation begins on the device before: CLOCK_BOOTTIME, ns.
 	Rest map[gpu.UUID]int64 `json:"rest"`

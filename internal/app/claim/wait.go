@@ -122,9 +122,9 @@ type waitingRequest struct {
 	watcher *store.Watcher
 	// Has a value when this process was continued.
 	awake chan struct{}
-	// Of the last attempt.
+	// The refusal of the last attempt.
 	refusal *job.Refusal
-	// Of the last attempt for which all devices answered; nil: of none.
+	// The refusal of the last attempt for which all devices answered; nil: of none.
 	answers *job.Refusal
 	// Called when the ticket is in the line; may be nil.
 	queued func()

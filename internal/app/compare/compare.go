@@ -46,9 +46,9 @@ type Command struct {
 	// Its letter, or the name of its service.
 	Name string
 	Argv []string
-	// In which it runs; "" here.
+	// The folder in which it runs; "" here.
 	Dir string
-	// Besides those of its lease.
+	// The variables besides those of its lease.
 	Env []visible.Var
 }
 

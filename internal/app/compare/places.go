@@ -25,7 +25,7 @@ type experimentDevices struct {
 	devices []gpu.Device // whole ones
 	first   *claim.Allocator
 	whole   []*claim.Allocator // of each GPU, alone
-	// Of each GPU, a share.
+	// The allocators of a share of each GPU.
 	shared map[experiment.Arm][]*claim.Allocator
 	slices map[experiment.Arm][]*claim.Allocator // of MIG
 }
@@ -243,7 +243,7 @@ func isLargerSlice(a, b gpu.MIGDevice) bool {
 // turnStep is what of a run happens at the same time.
 type turnStep struct {
 	commands []int
-	// Of each command; one of all is a lease that they have in common.
+	// The allocator of each command; one for all is a lease that they have in common.
 	desks []*claim.Allocator
 }
 

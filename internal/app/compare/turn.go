@@ -89,10 +89,10 @@ type runningStep struct {
 type stepCommand struct {
 	command int
 	seat    *claim.CommandLease
-	// Of the command, and of its load.
+	// The logs of the command and of its load.
 	logs [2]string
 	pids [2]int
-	// Of its load, where there is one.
+	// When its load began and ended, where there is one.
 	began, ended time.Time
 	how          batch.ExitStatus // that ended
 	failed       bool

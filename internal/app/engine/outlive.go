@@ -12,9 +12,9 @@ import (
 type Watch struct {
 	Engine
 	Lease string `json:"lease"`
-	// Of a start: the containers; else those with the lease's label.
+	// The containers that a start names; else those with the lease's label.
 	Names []string `json:"names"`
-	// Of a container without a lease: the value of JobLabel.
+	// The value of JobLabel of a container without a lease.
 	Mark string `json:"mark,omitempty"`
 }
 

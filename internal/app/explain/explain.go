@@ -29,7 +29,7 @@ type Explanation struct {
 type gpuRuntime struct {
 	// The word of --runtime.
 	name string
-	// As in visible.Entry, tinygrad with its version.
+	// The name as in visible.Entry, tinygrad with its version.
 	label   string
 	vendors []gpu.Vendor
 	// What programs for this vendor's devices use when nothing else is said.

@@ -21,7 +21,7 @@ type Probe struct {
 	libcuda.Answer
 	// The same devices in the same order.
 	Agrees bool `json:"agrees"`
-	// In words, one per ordinal; never nil.
+	// The differences in words, one per ordinal; never nil.
 	Differences []string `json:"differences"`
 	// NAME=value of everything that can have a say; never nil.
 	Variables []string `json:"variables"`

@@ -26,7 +26,7 @@ type processInfo struct {
 	// Id, "" outside containers.
 	Container string `json:"container"`
 	Cgroup    string `json:"cgroup"` // "" when unknown
-	// Of another scheduler, "slurm:1234"; else "".
+	// The job of another scheduler, "slurm:1234"; else "".
 	Job string `json:"job"`
 	// Live lease that it belongs to, else "".
 	Lease string `json:"lease"`

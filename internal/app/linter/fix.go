@@ -15,7 +15,7 @@ const maxRounds = 32
 
 // fixAttempt is a file on its way to a new text.
 type fixAttempt struct {
-	// Of the newest text that is known to be good.
+	// The reading of the newest text that is known to be good.
 	read *fileReading
 	// What the file holds.
 	before fileReading

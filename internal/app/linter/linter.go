@@ -43,7 +43,7 @@ type Options struct {
 // Report is what was found.
 type Report struct {
 	Files int `json:"files"` // how many were read
-	// In the order of the files and of the places in them; never nil.
+	// What was found, in the order of the files and of the places in them; never nil.
 	Findings []LocatedFinding `json:"findings"`
 	// Findings that a comment in the file silences.
 	Silenced int `json:"silenced"`
@@ -70,21 +70,21 @@ type Omission struct {
 
 // LocatedFinding is a finding and its place.
 type LocatedFinding struct {
-	// As it was given, or below a folder that was given.
+	// The path as it was given, or below a folder that was given.
 	Path string `json:"path"`
 	// The format of the file.
 	Kind lint.Kind `json:"kind"`
-	// Of a notebook, from 1, lines count within it; 0 elsewhere.
+	// The cell of a notebook, from 1, lines count within it; 0 elsewhere.
 	Cell    int `json:"cell"`
 	Line    int `json:"line"`     // from 1
 	Column  int `json:"column"`   // from 1, in bytes
 	EndLine int `json:"end_line"` // of the last byte
-	// After the last byte.
+	// The column after the last byte.
 	EndColumn int `json:"end_column"`
 	check.Finding
 	// The line or lines as they are.
 	Now string `json:"now"`
-	// As they should be written; "" when there is no single way.
+	// What should be written in its place; "" when there is no single way.
 	Instead string `json:"instead"`
 	// --fix can write that.
 	Fixable bool `json:"fixable"`

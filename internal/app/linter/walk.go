@@ -40,7 +40,7 @@ type sourceFile struct {
 	path string
 	kind lint.Kind
 	text []byte
-	// Of a script that conda runs on activation, where it could be read.
+	// What undoes a script that conda runs on activation, where it could be read.
 	undo *deactivation
 	// nil for standard input.
 	of *project
@@ -118,10 +118,10 @@ type collector struct {
 	ctx    context.Context
 	report *Report
 	docs   bool // Markdown is read
-	// By the absolute path.
+	// The files that were met, by the absolute path.
 	seen  map[string]bool
 	batch []sourceFile
-	// Of the texts of the batch, in bytes.
+	// The size of the texts of the batch, in bytes.
 	size   int
 	handOn func(batch []sourceFile)
 	hooks  map[string]*deactivation // by the folder

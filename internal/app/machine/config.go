@@ -91,7 +91,7 @@ func (h *Host) withProject(p policy.Policy) policy.Policy {
 type configCache struct {
 	at     time.Time
 	policy policy.Policy
-	// For the caller; nil: not asked yet.
+	// The rules for the caller; nil: not asked yet.
 	rules *Rules
 }
 

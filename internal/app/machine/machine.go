@@ -36,7 +36,7 @@ type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 
 // Host is the computer, and the user's way to see what gpuard does: what every use case needs.
 type Host struct {
-	// Under which this program starts itself again for services; "" if this process is not gpuard.
+	// The name under which this program starts itself again for services; "" if this process is not gpuard.
 	Name string
 	Readers
 	Messages
@@ -50,7 +50,7 @@ type Host struct {
 	Root string
 	// "/run" and "/var/tmp" outside tests.
 	Run, Tmp string
-	// For each configuration file; 0: no limit, and 2 s at a login or in the queue.
+	// How long each configuration file is waited for; 0: no limit, and 2 s at a login or in the queue.
 	Patience time.Duration
 	// What gpuard.yaml says about its services; nil: nothing.
 	Project *policy.File
@@ -70,7 +70,7 @@ type Readers struct {
 	Cards func() ([]hostinfo.Card, error)
 	// Errors of devices, as the driver reports them.
 	Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
-	// From now on the driver's library is used by another process.
+	// The call after which another process uses the driver's library.
 	Separate func()
 	// Processor time of such a process that lives.
 	Spent func() time.Duration

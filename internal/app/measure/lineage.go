@@ -102,7 +102,7 @@ type machineReading struct {
 	machine gpu.Machine
 	err     error // why there is none
 	kin     lineageTable
-	// Of the living processes on devices: the lease against which each counts, "" for none.
+	// The lease against which each living process on the devices counts, "" for none.
 	leases map[int]string
 }
 

@@ -44,19 +44,19 @@ type measurer struct {
 	first string
 	// It measures: all shares of its user, all other leases, or one lease.
 	what string
-	// Between two measurements.
+	// The time between two measurements.
 	every  time.Duration
 	leases map[string]*leaseMeter // that are measured
 	// Leases that are left to a process of their own.
 	left map[string]bool
 	// Has a value when the process of a lease has ended.
 	ended chan struct{}
-	// As noted by the process that measured before.
+	// What the process that measured before has noted.
 	oldMembers quotawatch.Members
 	oldUsed    quotawatch.Used // likewise
 	// Leases of all users, as read last.
 	held []job.Lease
-	// Of the leases that are measured.
+	// The memory of the leases that are measured.
 	used  map[string]quota.Measured
 	began time.Time
 	// When the use of the leases is noted again.

@@ -19,7 +19,7 @@ import (
 type leaseMeter struct {
 	*measurer
 	lease job.Lease
-	// Of the lease; nil: it has ended, and what it left behind has the lease.
+	// The process of the lease; nil: it has ended, and what it left behind has the lease.
 	process *os.File
 	// Closed when that process has.
 	ended  <-chan struct{}

@@ -31,14 +31,14 @@ type Snapshot struct {
 	At time.Time
 	// Why there is no newer report; "" if this one is new.
 	Trouble string
-	// Since this process began.
+	// What was counted since this process began.
 	Counts trend.Counts
-	// Of the last day, oldest first.
+	// The minutes of the last day, oldest first.
 	Minutes []trend.Minute
 	Width   time.Duration // of a minute
 	// How many readers were started.
 	Children int
-	// Of the leases that have not ended, until now.
+	// The use of the leases that have not ended, until now.
 	Uses []trend.EndedLease
 	// That have ended in the last minutes, before who reads files knows of them.
 	Over []trend.EndedLease
@@ -60,7 +60,7 @@ type Observer struct {
 	// nil: no files for dcgm-exporter.
 	jobs *jobMap
 
-	// Of what the owner of the machine should know.
+	// The watch for what the owner of the machine should know.
 	watch trend.Watch
 
 	// Filled by each reader that was started and has not ended.
@@ -68,7 +68,7 @@ type Observer struct {
 	mapping bool // jobs are kept
 	// The last write was not taken.
 	lost bool
-	// To files, in this order; a file system that hangs keeps nobody waiting.
+	// Writes to files, in this order; a file system that hangs keeps nobody waiting.
 	writes chan func()
 
 	mu        sync.Mutex

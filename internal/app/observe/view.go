@@ -9,17 +9,17 @@ import (
 
 // Source is something besides the devices that a view shows, such as the queue.
 type Source struct {
-	// Of its path: "queue".
+	// The name in its path: "queue".
 	Name  string
 	Title string // in English
-	// Between two readings while somebody looks.
+	// The time between two readings while somebody looks.
 	Every time.Duration
 	Read  func(ctx context.Context) (any, error)
 
 	// Public is a copy of an answer without what only its owner may know; nil: all of it is for everybody.
 	Public func(any) any
 
-	// Of an answer, for Prometheus; nil: none.
+	// The gauges of an answer for Prometheus; nil: none.
 	Gauges func(any) []Gauge
 }
 
@@ -60,7 +60,7 @@ type ServeOptions struct {
 	Listen    string // address and port
 	TokenFile string // "" forbids actions
 	Token     string // in that file
-	// By which this machine is asked.
+	// The names by which this machine is asked.
 	Names []string
 	// Files for TLS; "" for none.
 	Cert, Key string

@@ -16,10 +16,10 @@ import (
 // Worker is one process of a lease, with what it uses of the computer beside the devices.
 type Worker struct {
 	PID, Parent int
-	// In the tree of its lease, from 0.
+	// The depth in the tree of its lease, from 0.
 	Depth int
 	Start uint64
-	// Of the caller's own processes with its arguments, of others the name.
+	// The command line of the caller's own processes; of others the name.
 	Command string
 	// Used so far, by all its threads.
 	CPU time.Duration
@@ -134,7 +134,7 @@ func sortAsTree(list []Worker) (out []Worker) {
 // Computer is what the whole of a computer has and uses, beside its devices. What is not known is 0.
 type Computer struct {
 	Processors int
-	// By all processors, since boot.
+	// The time that all processors have worked since boot.
 	Worked      time.Duration
 	Memory, Use gpu.Bytes
 }

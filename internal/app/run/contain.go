@@ -28,16 +28,16 @@ type containerCommand struct {
 	call   container.Call
 	engine engine.Engine
 	facts  container.Facts
-	// Of a start: ids of the containers.
+	// The ids of the containers of a start.
 	names []string
 	notes []string // for the plan
-	// Of a compose: those with GPUs.
+	// The services of a compose that have GPUs.
 	services []container.Service
 	// How its devices are named to the engine.
 	form container.Form
 	// Options of gpuard's own.
 	labels []string
-	// Of a container without a lease: the value of its label.
+	// The value of the label of a container without a lease.
 	mark string
 }
 

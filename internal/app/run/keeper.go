@@ -24,9 +24,9 @@ type Task struct {
 	Care job.Care `json:"care"`
 	// nil: it is not verified.
 	Oversight *Oversight `json:"oversight,omitempty"`
-	// Of the program; Spec.Command is the command line.
+	// The path of the program; Spec.Command is the command line.
 	Path string `json:"path"`
-	// Of its processes (host/limits); "" those of this process.
+	// The limits of its processes (host/limits); "" those of this process.
 	Limits string `json:"limits,omitempty"`
 	// Starts of the job before this one.
 	Before  int               `json:"before,omitempty"`

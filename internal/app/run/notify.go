@@ -43,7 +43,7 @@ const notifyTimeout = 30 * time.Second
 
 // Notice is what is told of the end of a job.
 type Notice struct {
-	// Of the queue; 0 it was not in one.
+	// The number in the queue; 0 it was not in one.
 	Number int
 	Name   string
 	State  string // "done", "failed"

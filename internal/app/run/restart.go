@@ -17,7 +17,7 @@ import (
 
 // moveRequest asks for another device for a command that runs.
 type moveRequest struct {
-	// For people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …".
+	// The reason for people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …".
 	reason string
 	// Not these either; those that it has are avoided anyway.
 	avoid []gpu.UUID

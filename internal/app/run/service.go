@@ -31,7 +31,7 @@ func (l *Launch) SetService(ended func(r job.Result, next string), freed func(),
 // EndReason is why a command that runs has to be ended.
 type EndReason struct {
 	Why string
-	// From its start to when it last was as it should be.
+	// The time from its start to when it last was healthy.
 	Well time.Duration
 }
 

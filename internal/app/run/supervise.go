@@ -38,7 +38,7 @@ type supervision struct {
 	birth sync.Mutex
 	done  job.Result
 	late  atomic.Bool // as done.TimedOut
-	// Of the limit of its time; 0 without one.
+	// What is left of the limit of its time; 0 without one.
 	left time.Duration
 	// Our reference to the lease, where it may be for another start; nil without one.
 	kept *os.File
@@ -49,13 +49,13 @@ type supervision struct {
 
 	// That this process keeps; nil: a run.
 	task *Task
-	// Of the ranks of the command.
+	// The port at which the ranks of the command meet.
 	meeting *port.KeptPort
 	// Errors of the driver that were said.
 	heard []gpu.Event
 	life  supervise.Life
 	last  supervise.End // of the last start
-	// Of the last restart by --drift.
+	// The reason for the last restart by --drift.
 	why string
 }
 

@@ -38,7 +38,7 @@ type Folder struct {
 	Mark string
 	// The folder that the runner is started in.
 	Work string
-	// Between SIGTERM and SIGKILL.
+	// The time between SIGTERM and SIGKILL.
 	Grace time.Duration
 	// Called when a run is over whose end this process has written down; nil for none.
 	Ended func(run int) error

@@ -13,7 +13,7 @@ import (
 // runnerMessage is a line from the runner to the process that people see. What has to last is in the journal.
 type runnerMessage struct {
 	Say string `json:"say,omitempty"`
-	// As Say, also with --quiet.
+	// What is said also with --quiet.
 	Loud string `json:"loud,omitempty"`
 	// Why no device is free.
 	Stand   *status.Standing `json:"stand,omitempty"`

@@ -58,7 +58,7 @@ const (
 // FolderWork is what a runner does.
 type FolderWork struct {
 	State *batchlog.State
-	// Of which State has read everything.
+	// The journal, all of which State has read.
 	Journal *journal.Journal
 	// Runs at the same time; 0 as many as there may be.
 	AtOnce int
@@ -81,16 +81,16 @@ type StartOptions struct {
 	Desk func(ctx context.Context) (*claim.Allocator, error)
 	Path string
 	Argv []string
-	// Of its lease; "" the base name of its program.
+	// The name of its lease; "" the base name of its program.
 	Name   string
 	Folder string // in which it runs
-	// Before that of the lease; of two with one name the first counts.
+	// Variables before those of the lease; of two with one name the first counts.
 	Env []string
 	// Path of the file for its output, in a folder that is made.
 	Log     string
 	Timeout time.Duration // 0 without a limit
 	Umask   int           // of a queue
-	// Of its processes (host/limits); "" those of this process.
+	// The limits of its processes (host/limits); "" those of this process.
 	Limits string
 	log    func() (*os.File, error) // opens Log, once
 	// It gets no device: of a queue, as many of them run as there are processors.
@@ -104,16 +104,16 @@ type runner struct {
 	host  *machine.Host
 	work  *FolderWork
 	grace time.Duration
-	// Of the folder, which the conductor has, too.
+	// The lock of the folder, which the conductor has, too.
 	lock *os.File
 	boot string
 	// Nothing new is started.
 	cancel context.CancelFunc
 	null   *os.File
 	slots  chan struct{}
-	// Of a queue, those that run without a device.
+	// A place for each job of a queue that runs without a device.
 	cpus chan struct{}
-	// Of those that wait for a device at the same time.
+	// A place for each of those that wait for a device at the same time.
 	waits chan struct{}
 	// Has a value while a run is being started beside the next claim.
 	starts chan struct{}
@@ -125,10 +125,10 @@ type runner struct {
 	alone    atomic.Bool
 	limits   func() string // that the runs get
 	attended sync.WaitGroup
-	// From a Begin to its Start.
+	// The lock of a start, held from a Begin to its Start.
 	starting sync.Mutex
 
-	// Of everything below.
+	// The lock of everything below.
 	mu      sync.Mutex
 	journal *journal.Journal
 	state   *batchlog.State
@@ -148,7 +148,7 @@ type runner struct {
 	stops map[int]func()
 	// Runs are tried again later, as said last.
 	why string
-	// Of a queue, what orders those that wait with a ticket, by run.
+	// What orders the jobs of a queue that wait with a ticket, by run.
 	tickets map[int]queue.Own
 	// That ends the sweep.
 	failure error

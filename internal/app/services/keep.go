@@ -27,7 +27,7 @@ const KeeperFlag = "project-keep"
 // KeeperOrders say which start of which instance a keeper is for.
 type KeeperOrders struct {
 	Instance string `json:"instance"`
-	// Of the instance that is meant; "" only ends what is left of it.
+	// The hash of the instance that is meant; "" only ends what is left of it.
 	Hash    string `json:"hash,omitempty"`
 	Machine string `json:"machine,omitempty"` // Host.Machine
 }
@@ -107,7 +107,7 @@ type keeper struct {
 	orders KeeperOrders
 	words  Words
 	task   run.Task
-	// In what was asked for: the instance is refused.
+	// The mistake in what was asked for: the instance is refused.
 	mistake  error
 	instance service.Instance
 	project  string // its name

@@ -18,7 +18,7 @@ type Logs struct {
 // LogLine is one line that an instance wrote.
 type LogLine struct {
 	Instance string
-	// Until the next call only.
+	// The line, valid until the next call only.
 	Text []byte
 	// A terminal shows the next line of the instance in its place.
 	Over bool

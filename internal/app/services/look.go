@@ -25,9 +25,9 @@ type View struct {
 
 // Row is one instance.
 type Row struct {
-	// As it is wanted; only Name where it is not wanted any more.
+	// The instance as it is wanted; only Name where it is not wanted any more.
 	service.Instance
-	// As it is; State and Why also say what it waits for when nothing of it was started yet.
+	// The instance as it is; State and Why also say what it waits for when nothing of it was started yet.
 	service.Seen
 	Wanted bool
 	// What is seen is of the instance as it is wanted, not of one before it.

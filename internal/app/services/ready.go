@@ -15,7 +15,7 @@ import (
 // prober finds out when one start of an instance can be used.
 type prober struct {
 	ready service.Ready
-	// For a line of its output.
+	// The pattern for a line of its output.
 	pattern *regexp.Regexp
 	output  *tail.Tail
 }

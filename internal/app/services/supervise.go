@@ -65,7 +65,7 @@ type supervisor struct {
 	keepers map[string]*startedKeeper
 	ended   chan *startedKeeper
 	pauses  map[string]*keeperPause
-	// In the last round: on a disk that is full, nothing may change that would wake it.
+	// The last round failed: on a disk that is full, nothing may change that would wake it.
 	failed bool
 }
 

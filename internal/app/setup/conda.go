@@ -21,7 +21,7 @@ type Conda struct {
 	Flags []string // of gpuard env
 	// Ask at activation, if there is a terminal.
 	Ask bool
-	// For the life of the shell, or until the environment is left.
+	// The choice is leased for the life of the shell, or until the environment is left.
 	Lease bool
 }
 

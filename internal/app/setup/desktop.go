@@ -290,7 +290,7 @@ type entryCopy struct {
 	text string
 	// It names no file types, as the original does.
 	noTypes bool
-	// Of devices, that the original sets.
+	// The lists of devices that the original sets.
 	lists []string
 }
 

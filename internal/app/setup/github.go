@@ -23,7 +23,7 @@ var workflowText string
 // GitHub is a workflow that runs one command without a GPU and with one.
 type GitHub struct {
 	Host *machine.Host
-	// In the repository; "" is the current one.
+	// A folder in the repository; "" is the current one.
 	Folder  string
 	Command []string
 }

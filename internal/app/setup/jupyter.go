@@ -28,7 +28,7 @@ type Jupyter struct {
 	Host *machine.Host
 	// That it is over; "" is python3.
 	Kernel string
-	// For people; "" is made from that of the kernel.
+	// The name for people; "" is made from that of the kernel.
 	Name  string
 	Flags []string // of gpuard run
 	// What they ask for; without a GPU there is no lease.

@@ -15,7 +15,7 @@ import (
 // kernelFolder is a folder of kernels.
 type kernelFolder struct {
 	kernels string
-	// Of the Python environment that it is in; "" for those of the user and of the system.
+	// The prefix of the Python environment that it is in; "" for those of the user and of the system.
 	prefix string
 }
 

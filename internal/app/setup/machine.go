@@ -27,7 +27,7 @@ type Machine struct {
 	Setup *Setup
 	// That logins start; "" is this one.
 	Program string
-	// Of the manual, by the names of their files, such as gpuard-run.1.
+	// The pages of the manual, by the names of their files, such as gpuard-run.1.
 	Pages map[string]string
 	// Scripts, by the names of the shells.
 	Completions map[string]string

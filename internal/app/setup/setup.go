@@ -25,7 +25,7 @@ import (
 // Setup is what the targets need.
 type Setup struct {
 	Host *machine.Host
-	// For the whole machine: the record is root's.
+	// The setup is for the whole machine: the record is root's.
 	System bool
 }
 
@@ -33,7 +33,7 @@ type Setup struct {
 type ChangePlan struct {
 	// What it is remembered by, and taken away: "conda /home/ann/envs/train".
 	Key string
-	// Of files; what was wished for under this key before and is no more goes away.
+	// The changes of files; what was wished for under this key before and is no more goes away.
 	Changes []edit.Change
 	// The folder of the machine's leases, made unless it is there; "" where that is not asked for.
 	Leases string

@@ -27,7 +27,7 @@ func Shells() []string { return []string{"bash", "zsh", "fish"} }
 type Shell struct {
 	Setup *Setup
 	Name  string // one of Shells
-	// With the lease in the prompt.
+	// The prompt shows the lease.
 	Prompt bool
 	// What it sees without a lease; "" as without gpuard.
 	Login policy.Login

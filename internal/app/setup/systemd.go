@@ -24,13 +24,13 @@ type Systemd struct {
 	Setup *Setup
 	// "vllm", "vllm.service", "vllm@.service".
 	Unit string
-	// Of the user's manager, not of the system's.
+	// The unit is one of the user's manager, not of the system's.
 	User  bool
 	Flags []string // of gpuard run
 	Spec  job.Spec // what they ask for
 	// They say that it does not wait for a device.
 	NoWait bool
-	// Of a unit that is not there.
+	// The command of a unit that is not there.
 	Command []string
 	// That the command of such a unit works in.
 	Folder string

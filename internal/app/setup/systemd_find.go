@@ -17,14 +17,14 @@ import (
 type unitFolders struct {
 	// The first one counts.
 	all []string
-	// Of the administrator, or of the user.
+	// The folder of the administrator, or of the user.
 	own string
 }
 
 // foundUnit is a unit with its drop-ins.
 type foundUnit struct {
 	path string // "" there is none
-	// Of the unit and of everything that is dropped in, but for ours.
+	// The text of the unit and of everything that is dropped in, but for ours.
 	text string
 	// A drop-in that is read after ours and says what is started; "" none.
 	later string

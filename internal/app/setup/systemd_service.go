@@ -16,7 +16,7 @@ import (
 // unitService is what a unit says, its drop-ins included.
 type unitService struct {
 	name, program string
-	// Of the machine's files.
+	// The root of the machine's files.
 	root string
 	user bool
 	// The leases are where every service sees them.

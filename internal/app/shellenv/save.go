@@ -20,7 +20,7 @@ type savedChoice struct {
 	shell visible.Env
 	rest  envstack.Stack // without the choice
 	back  []visible.Var
-	// Of the same id, which is chosen again; nil for the first time.
+	// The entry of the same id, which is chosen again; nil for the first time.
 	before *envstack.Entry
 }
 

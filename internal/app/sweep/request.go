@@ -38,10 +38,10 @@ type Request struct {
 	Grid   grid.Grid `json:"grid"`
 	// Templates; empty where Grid has the commands.
 	Command []string `json:"command"`
-	// In which the commands run.
+	// The folder in which the commands run.
 	Folder string   `json:"workdir"`
 	Spec   job.Spec `json:"spec"`
-	// On the CPU where this machine can never give what Spec asks for.
+	// The runs go on the CPU where this machine can never give what Spec asks for.
 	ElseCPU bool `json:"fallback_cpu,omitempty"`
 	PerGPU  int  `json:"jobs_per_gpu,omitempty"`
 	// Limit of runs at the same time; 0 as many as fit.
@@ -49,7 +49,7 @@ type Request struct {
 	Retry   batchlog.Retry `json:"retry"`
 	Machine string         `json:"machine,omitempty"`
 	Private bool           `json:"private_state,omitempty"`
-	// Between the signal that asks a run to end and SIGKILL.
+	// The time between the signal that asks a run to end and SIGKILL.
 	Grace time.Duration `json:"grace_ns"`
 
 	// The file of Grid's commands; "" not known.

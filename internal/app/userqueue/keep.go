@@ -182,7 +182,7 @@ func prepareJob(d *jobAllocators, w *runner.FolderWork, run int) (start runner.S
 type jobAllocators struct {
 	host *machine.Host
 	dir  string
-	// By the folder of leases.
+	// The first allocator of each folder of leases.
 	first map[string]*claim.Allocator
 }
 

@@ -46,7 +46,7 @@ func (s State) Over() bool {
 // Entry is one job for people and programs.
 type Entry struct {
 	Number int `json:"job"` // its number, from 1
-	// Of the job, or the base name of its program.
+	// The name of the job, or the base name of its program.
 	Name    string   `json:"name"`
 	State   State    `json:"state"`          // where it is
 	Command []string `json:"command"`        // its words
@@ -69,7 +69,7 @@ type Entry struct {
 	Ended *time.Time `json:"ended"`
 	// How often it was started.
 	Starts int `json:"starts"`
-	// Of its command; 0 while it does not run.
+	// The PID of its command; 0 while it does not run.
 	PID     int               `json:"pid"`
 	Devices []batchlog.Device `json:"devices"` // of the last start
 	// Its exit code; null while there is none, and after a signal.
@@ -87,7 +87,7 @@ type Entry struct {
 	Waited float64 `json:"waited"`
 	// Seconds of one device, over all starts.
 	Granted float64 `json:"granted"`
-	// Of these, by the measured load.
+	// How much of these was used, by the measured load.
 	Used float64 `json:"used"`
 	// Likewise; what is neither used nor idle was not measured.
 	Idle float64 `json:"idle"`
@@ -118,7 +118,7 @@ type Entry struct {
 	ID string `json:"engine_job"`
 	// Cluster of the engine.
 	Place string `json:"engine_place"`
-	// Of the engine, on which it runs or ran; "" none.
+	// The node of the engine on which it runs or ran; "" none.
 	Node string `json:"node"`
 }
 

@@ -26,10 +26,10 @@ type Verification struct {
 	proof.Finding
 	// That decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one.
 	Variable string `json:"variable"`
-	// By the environment; never nil.
+	// The devices that the environment promises; never nil.
 	Promised []namedDevice `json:"promised"`
 	Lease    string        `json:"lease"` // "" without one
-	// By the lease; never nil.
+	// The devices of the lease; never nil.
 	Leased []namedDevice `json:"leased"`
 	// One per process and device; never nil.
 	Sightings []listedProcess `json:"sightings"`
@@ -43,7 +43,7 @@ type Verification struct {
 
 // namedDevice is a device for people and programs.
 type namedDevice struct {
-	// Of the whole device; -1 when the machine does not list it.
+	// The index of the whole device; -1 when the machine does not list it.
 	Index int      `json:"index"`
 	UUID  gpu.UUID `json:"uuid"`
 	Name  string   `json:"name"`

@@ -19,7 +19,7 @@ import (
 type treeWatch struct {
 	host  *machine.Host
 	facts proof.Facts
-	// Of the first process.
+	// The start of the first process.
 	start uint64
 	// That the job was started with.
 	env visible.Env
@@ -31,7 +31,7 @@ type treeWatch struct {
 	// The answer ends the job, so one that more patience could change is none yet.
 	acts  bool
 	ended <-chan struct{}
-	// Of the first process; waits for its end.
+	// The end of the first process, for which it waits.
 	ending  func() (signal string, known bool)
 	began   time.Time
 	members map[int]*jobProcess

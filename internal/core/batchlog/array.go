@@ -12,7 +12,7 @@ type arrayGroup struct {
 	most int
 	// Begun and not ended.
 	live int
-	// About to be begun (Take).
+	// The tasks that are about to be begun (Take).
 	taken int
 	// Could have been taken and was not.
 	parked []int

@@ -10,17 +10,17 @@ import (
 type Away struct {
 	// "slurm", "kubernetes".
 	Engine string `json:"engine,omitempty"`
-	// By which the job is found there if its ID was not written down.
+	// The mark by which the job is found there if its ID was not written down.
 	Mark string `json:"mark,omitempty"`
 	Task string `json:"task,omitempty"` // of an array
-	// As the engine calls it.
+	// The ID that the engine calls it by.
 	ID string `json:"id,omitempty"`
 	// Its cluster, or its namespace.
 	Place string      `json:"place,omitempty"`
 	State EngineState `json:"state,omitempty"`
 	// why it waits, or how it failed, in words.
 	Why string `json:"why,omitempty"`
-	// On which it runs or ran.
+	// The node on which it runs or ran.
 	Node  string     `json:"node,omitempty"`
 	Began *time.Time `json:"began,omitempty"` // its last start
 }

@@ -49,15 +49,15 @@ type Event struct {
 	Run  int       `json:"run"`
 	At   time.Time `json:"at"`
 	PID  int       `json:"pid,omitempty"`
-	// Of Moved and Ran: the command of a keeper, which is PID.
+	// The command of a keeper, which is PID; in Moved and Ran.
 	Command int `json:"command,omitempty"`
 
 	CommandTicks uint64 `json:"command_ticks,omitempty"` // its start time
 
-	// Of Start: start time of the process, since boot (proc_pid_stat(5), field 22).
+	// The start time of the process, since boot (proc_pid_stat(5), field 22); in Start.
 	Ticks uint64 `json:"ticks,omitempty"`
 	Boot  string `json:"boot,omitempty"`
-	// Of Begin and Start: the process is a keeper, and the command another one.
+	// The process is a keeper, and the command another one; in Begin and Start.
 	Kept bool `json:"kept,omitempty"`
 	// Likewise: how long the keeper may take to end.
 	Grace   time.Duration `json:"grace_ns,omitempty"`
@@ -66,7 +66,7 @@ type Event struct {
 	// -1 when a signal ended it.
 	Exit   int    `json:"exit,omitempty"`
 	Signal string `json:"signal,omitempty"` // that ended it
-	// From its start to its end.
+	// The seconds from its start to its end.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Most memory of one device that was measured; 0 nothing was measured.
 	Peak gpu.Bytes `json:"peak,omitempty"`
@@ -76,7 +76,7 @@ type Event struct {
 	Late bool `json:"late,omitempty"`
 	// It was ended because the sweep was stopped: the run is not done.
 	Stopped bool `json:"stopped,omitempty"`
-	// Of the machine while it ran.
+	// The fault of the machine while it ran.
 	Fault string `json:"fault,omitempty"`
 	// Why it could not be started.
 	Problem string `json:"problem,omitempty"`
@@ -110,7 +110,7 @@ type Job struct {
 	Retry Retry   `json:"retry"`
 	// Another scheduler has it.
 	Away *Away `json:"away,omitempty"`
-	// For who starts it; not in the state.
+	// What the program that starts it wants to know; not in the state.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -123,9 +123,9 @@ type After struct {
 
 // Device is a device of a run.
 type Device struct {
-	// Of the device, as for status.
+	// The index of the device, as for status.
 	Index int `json:"index"`
-	// Of the device, or of the MIG slice.
+	// The UUID of the device, or of the MIG slice.
 	UUID gpu.UUID `json:"uuid"`
 }
 

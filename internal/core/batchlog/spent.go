@@ -5,7 +5,7 @@ import "gpuard/internal/core/gpu"
 // Spent is how long a run had devices, in seconds of one device.
 type Spent struct {
 	Granted float64
-	// Of Granted, by the measured load.
+	// How much of Granted was used, by the measured load.
 	Used float64
 	// Likewise; what is neither was not measured.
 	Idle float64

@@ -40,13 +40,13 @@ type Run struct {
 	Phase  Phase
 	Starts int
 
-	// Of a queue, as Nice and the like.
+	// When it came into the queue; zero elsewhere, as Nice and the like.
 	Submitted time.Time
 	Name      string
 	Nice      int
 	Held      bool
 	CPU       bool
-	// Of its Submit in the journal.
+	// The place of its Submit in the journal.
 	Offset int64
 	Time   time.Duration
 	Kind   uint32
@@ -61,9 +61,9 @@ type Run struct {
 	after     []After
 	retry     Retry
 	cancelled bool
-	// Since it was last requested.
+	// The failures since it was last requested.
 	failures int32
-	// Of these, those in a row that did not last.
+	// The last of these failures in a row that did not last.
 	streak int32
 	// Its last Begin, or Start; nil before.
 	begun *Event

@@ -26,7 +26,7 @@ type Verdict struct {
 // Diagnosis is the whole result of doctor.
 type Diagnosis struct {
 	Verdict
-	// Of every check that ran, causes before consequences; never nil.
+	// The findings of every check that ran, causes before consequences; never nil.
 	Findings []Finding     `json:"findings"`
 	Site     hostinfo.Site `json:"-"`
 }

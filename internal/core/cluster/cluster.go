@@ -34,7 +34,7 @@ type Partition struct {
 	Default bool
 	// "up", "down", "drain", "inact".
 	State string
-	// Of time: "infinite", "1-00:00:00".
+	// The limit of time: "infinite", "1-00:00:00".
 	Limit string
 	Nodes int
 }

@@ -108,7 +108,7 @@ type Needs struct {
 	CUDA string
 	// "9" or "9.3": this major version, and not older; "" none.
 	CUDNN string
-	// Of devices; nil: that of the CUDA version.
+	// The lowest capability of devices; nil: that of the CUDA version.
 	Lowest *gpu.Capability
 }
 

@@ -21,7 +21,7 @@ type mapping = map[string]any
 // grants is what a service has of the machine beside GPUs.
 type grants struct {
 	shown []source
-	// As options of docker run: "--cap-add", "SYS_ADMIN".
+	// The settings as options of docker run: "--cap-add", "SYS_ADMIN".
 	settings [][2]string
 	// What is refused on every machine.
 	wrong string

@@ -21,7 +21,7 @@ type Facts struct {
 	Names []string
 	// The engine has NVIDIA's runtime or hook, which answers --gpus.
 	Toolkit bool
-	// Of SharedFiles, those that this machine has.
+	// The files of SharedFiles that this machine has.
 	Files []string
 	// Labels keep containers from device files.
 	SELinux bool

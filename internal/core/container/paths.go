@@ -10,7 +10,7 @@ import (
 // Lookups is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the
 // command line.
 type Lookups struct {
-	// Of the machine, as they were typed.
+	// The paths of the machine, as they were typed.
 	Paths []string
 	// The same with wildcards.
 	Patterns []string
@@ -26,10 +26,9 @@ type Found struct {
 	Dir string
 	// The engine runs as the caller, without the device cgroup.
 	Rootless bool
-	// Of a path or a pattern: what it is without links; a device file of a GPU anywhere has the name that DeviceFile
-	// gives it.
+	// What a path or a pattern is without links; a device file of a GPU anywhere has the name that DeviceFile gives it.
 	Paths map[string][]string
-	// Of a volume: the paths of the machine that it shows.
+	// The paths of the machine that a volume shows.
 	Volumes map[string][]string
 	// The same of a container or a pod.
 	Others map[string][]string

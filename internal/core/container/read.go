@@ -25,7 +25,7 @@ type Call struct {
 	Verb string
 	// Words up to and with the verb.
 	Before []string
-	// Of Before, compose with its options.
+	// The words of Before that are compose with its options.
 	Compose []string
 
 	// "run", "pod create"; "" the engine alone.
@@ -34,7 +34,7 @@ type Call struct {
 	globals []engineOption // before the command
 	// All words after the verb.
 	after []string
-	// Of a verb, in order.
+	// The options of a verb, in order.
 	options []engineOption
 	// The image and what follows; of start the containers, of compose the services.
 	inside []string

@@ -14,7 +14,7 @@ type Spec struct {
 	Version string       `json:"cdiVersion"`
 	Kind    string       `json:"kind"`
 	Devices []SpecDevice `json:"devices"`
-	// With any of the devices.
+	// The edits that go with any of the devices.
 	Edits Edits `json:"containerEdits"`
 }
 

@@ -14,7 +14,7 @@ import (
 
 // One is one mistake in a file.
 type One struct {
-	// From 1; Column counts bytes.
+	// The place, from 1; Column counts bytes.
 	Line, Column int
 	// The mistake, and what to write instead: `unknown key "replcias" of service node; did you mean replicas?`.
 	Text string
@@ -22,7 +22,7 @@ type One struct {
 
 // Many is the error of a file with mistakes, with all of them.
 type Many struct {
-	// As the user names it.
+	// The file as the user names it.
 	File string
 	List []One
 	// Who can fix it; may be empty.

@@ -17,9 +17,9 @@ import (
 // Change is what a setup wants for one file.
 type Change struct {
 	Path string // absolute
-	// Of the whole file; with Block of the lines between its marks, the last one ended.
+	// The text of the whole file; with Block of the lines between its marks, the last one ended.
 	Content string
-	// Of a whole file; 0 means 0644.
+	// The mode of a whole file; 0 means 0644.
 	Mode uint32
 	// A copy of another file, such as a picture, whose content need not be shown.
 	Copy bool
@@ -27,7 +27,7 @@ type Change struct {
 	Block string
 	// What begins a comment in a file with a block; "" means "#".
 	Comment string
-	// Before the marks of the block.
+	// What stands before the marks of the block.
 	Indent string
 	// Number of the line, from 1, before which a new block is inserted; 0 means at the end.
 	Line int

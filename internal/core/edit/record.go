@@ -19,7 +19,7 @@ type Entry struct {
 	Path    string `json:"path"`
 	Block   string `json:"block,omitempty"`
 	Comment string `json:"comment,omitempty"`
-	// Of a whole file: what was written, and during a change also what is about to be.
+	// The sums of a whole file: what was written, and during a change also what is about to be.
 	Sums []string `json:"sums,omitempty"`
 	// The file of the block was created for it.
 	Made bool `json:"made,omitempty"`

@@ -29,9 +29,9 @@ type Entry struct {
 	Before map[string]savedValue `json:"before"`
 	// Taken with the choice.
 	Lease string `json:"lease,omitempty"`
-	// Of the shell that took it.
+	// The PID of the shell that took it.
 	PID int `json:"pid,omitempty"`
-	// Of that process, in ticks since boot.
+	// The start of that process, in ticks since boot.
 	Start uint64 `json:"start,omitempty"`
 	// Process that evaluated the choice: that shell, or a subshell.
 	By int `json:"by,omitempty"`

@@ -82,7 +82,7 @@ func ParseArms(names []string) ([]Arm, error) {
 // Turn is a run that is planned.
 type Turn struct {
 	Arm Arm
-	// From 1; less for the warm-up.
+	// The round, from 1; less for the warm-up.
 	Round int
 	// The command that starts first, on the first device; then the second; and so on.
 	Places []int
@@ -115,11 +115,11 @@ func CommandLetter(command int) string { return string(rune('A' + command)) }
 // Run is what was measured of one turn.
 type Run struct {
 	Arm Arm `json:"arm"`
-	// From 1; less for the warm-up, which does not count.
+	// The round, from 1; less for the warm-up, which does not count.
 	Round int `json:"round"`
 	// Why it does not count; "" where it does.
 	Problem string `json:"problem"`
-	// From the first start to the last end, without waiting for devices.
+	// The seconds from the first start to the last end, without waiting for devices.
 	Seconds  float64   `json:"seconds"`
 	Devices  []string  `json:"devices"` // UUIDs
 	Use      Use       `json:"use"`     // of all its devices
@@ -132,7 +132,7 @@ func (r *Run) Counts() bool { return r.Round > 0 && r.Problem == "" }
 // Outcome is what was measured of one command in one run.
 type Outcome struct {
 	Command string `json:"command"` // its letter
-	// From its start to its end.
+	// The seconds from its start to its end.
 	Seconds float64 `json:"seconds"`
 	// The part of that time in which all the others ran too; null alone.
 	Company *float64 `json:"company_ratio"`

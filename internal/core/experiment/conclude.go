@@ -11,7 +11,7 @@ type Experiment struct {
 	Metrics  []Metric
 	// Runs of each arm, without the warm-up.
 	Planned int
-	// Of the GPUs that the arms change.
+	// The models of the GPUs that the arms change.
 	Models []string
 }
 
@@ -27,9 +27,9 @@ const Everything = "all"
 // Answer is what follows from the runs.
 type Answer struct {
 	Quantities []Quantity `json:"quantities"` // each in each arm
-	// In the order that was asked for; the first is what the others are compared with.
+	// The arms in the order that was asked for; the first is what the others are compared with.
 	Arms []Summary `json:"arms"`
-	// In words, of each other arm.
+	// The conclusion in words, of each other arm.
 	Conclusion []string `json:"conclusion"`
 	// What makes the result doubtful.
 	Warnings []string `json:"warnings"`
@@ -54,12 +54,13 @@ type Quantity struct {
 	Name   string `json:"quantity"`
 	Metric bool   `json:"-"` // it was printed
 	Arm    Arm    `json:"arm"`
-	// In which it was measured.
+	// The number of runs in which it was measured.
 	Runs    int     `json:"runs"`
 	Median  float64 `json:"median"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
-	// Of this arm to the first one; null for the first, with fewer than two runs, or where a value is not above 0.
+	// The ratio of this arm to the first one; null for the first, with fewer than two runs, or where a value is not
+	// above 0.
 	Ratio *Ratio `json:"ratio_to_first"`
 }
 

@@ -18,7 +18,7 @@ type Metric struct {
 	Name string
 	// Whose first group is the number; nil: a key of JSON.
 	pattern *regexp.Regexp
-	// Of an object on a line of its own; dots lead into those in it.
+	// The key of an object on a line of its own; dots lead into those in it.
 	key string
 }
 

@@ -15,7 +15,7 @@ type Use struct {
 	Memory *gpu.Bytes `json:"memory_bytes"`
 	// Mean of the sum of all devices.
 	Power *float64 `json:"power_watts"`
-	// Of all devices: the readings of power times their intervals.
+	// The energy of all devices: the readings of power times their intervals.
 	Energy *float64 `json:"energy_joules"`
 	Clock  *float64 `json:"clock_mhz"` // mean
 	// The part of the time in which heat, the power supply or the hardware lowered clocks.
@@ -27,7 +27,7 @@ type Meter struct {
 	// Sums over time, in seconds.
 	time, load, energy, clock, throttled float64
 	memory                               *gpu.Bytes
-	// Of what a reading was missing.
+	// The quantities that a reading was missing of.
 	blind map[string]bool
 	last  []gpu.Device
 	// There was a step without any reading.

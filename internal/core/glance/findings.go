@@ -23,11 +23,11 @@ type Finding struct {
 	// What to do about it; "" where nothing is known.
 	Do    string
 	Since *time.Time
-	// Of the device, in the devices of the report.
+	// The place of the device in the devices of the report.
 	Place int
 	// Id; "" for a process.
 	Lease string
-	// Of a process that may be ended; 0 none.
+	// The PID of a process that may be ended; 0 none.
 	PID  int
 	User string // whose it is
 }

@@ -59,9 +59,9 @@ const (
 type Part struct {
 	Key   Key
 	Count int
-	// In English: "2 of 8 free", "1 GPU drained".
+	// The text in English: "2 of 8 free", "1 GPU drained".
 	Text string
-	// Of the devices that it is about, in the devices of the report.
+	// The places of the devices that it is about, in the devices of the report.
 	Places []int
 	// That it is about, by id.
 	Leases []string
@@ -79,7 +79,7 @@ type Answer struct {
 	Waiting Part
 	// nil: nothing waits that could start.
 	Next *Start
-	// Of the reader's first request in the line; nil: none waits, or who reads is not known.
+	// The reader's first request in the line; nil: none waits, or who reads is not known.
 	Mine *Start
 	// The gravest first; never empty: Well where there are none.
 	Troubles []Part

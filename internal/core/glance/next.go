@@ -17,18 +17,18 @@ import (
 type Start struct {
 	Ticket string    // of the request
 	At     time.Time // zero: not known
-	// By an estimate; else it is a limit, and may be earlier.
+	// The time is an estimate; else it is a limit, and may be earlier.
 	Guess bool
 	// Enough is free for it.
 	Now bool
 	// Devices that it gets, or gets some of, in the devices of the report; empty where At is not known.
 	Places []int
-	// Of the lease whose end it waits for; "" none, or which one is not known.
+	// The command of the lease whose end it waits for; "" none, or which one is not known.
 	Command string
 	User    string // of that lease
 	Lease   string // of that lease
-	// In English: "the next gets GPU 5 at about 14:20 (end of bert-large)", "your train.py is 3rd and gets 1 GPU at
-	// about 14:20".
+	// The text in English: "the next gets GPU 5 at about 14:20 (end of bert-large)", "your train.py is 3rd and gets 1
+	// GPU at about 14:20".
 	Text string
 }
 

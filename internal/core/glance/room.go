@@ -11,10 +11,11 @@ import (
 
 // Claim is what a free device or slice is for while others wait.
 type Claim struct {
-	// Of the device, in the devices of the report.
+	// The place of the device in the devices of the report.
 	Place int
 	UUID  gpu.UUID
-	// In English: "kept for pretrain of frank until about 15:37", "pretrain of frank gets it now", "a new job of 1 GPU can take it".
+	// The text in English: "kept for pretrain of frank until about 15:37", "pretrain of frank gets it now", "a new job
+	// of 1 GPU can take it".
 	Text string
 
 	// nil: a newcomer can have it.

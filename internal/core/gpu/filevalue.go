@@ -227,7 +227,7 @@ func (d *document) readText(n *node, path string, into reflect.Value, k fileKey)
 type textForm struct {
 	// "" and null are errors.
 	filled bool
-	// In words.
+	// What is wanted, in words.
 	want string
 	// Converts the text to its normal form; "" when it has none.
 	tidy func(string) string

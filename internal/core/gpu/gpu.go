@@ -30,9 +30,9 @@ type Machine struct {
 	Source string `file:"source"`
 	// What could not be read, in plain words; the other devices are still listed.
 	Problems []string `file:"problems"`
-	// In index order per vendor.
+	// The devices in index order per vendor.
 	Devices []Device `file:"gpus,required"`
-	// On any device, in any order.
+	// The processes on any device, in any order.
 	Processes []Process `file:"processes,required"`
 	// A driver call of this reading still blocks a thread of this process; not recorded.
 	Stuck bool
@@ -58,9 +58,9 @@ type Device struct {
 	Minor *int `file:"minor,required" max:"1048576"`
 
 	MemoryTotal *Bytes `file:"memory_total,required"`
-	// By processes; without the driver's own reserve where Reserved is known.
+	// The memory that processes use; without the driver's own reserve where Reserved is known.
 	MemoryUsed *Bytes `file:"memory_used,required"`
-	// By the driver and firmware.
+	// The memory that the driver and firmware keep.
 	MemoryReserved *Bytes `file:"memory_reserved"`
 	// 0..1.
 	Utilization *float64 `file:"utilization,required" max:"1"`
@@ -86,7 +86,7 @@ type Device struct {
 
 	// Current mode.
 	ECC *bool `file:"ecc"`
-	// Since the driver was loaded.
+	// The errors since the driver was loaded.
 	ECCCorrected   *int64        `file:"ecc_corrected"`
 	ECCUncorrected *int64        `file:"ecc_uncorrected"`
 	RemappedRows   *RemappedRows `file:"remapped_rows"`
@@ -114,7 +114,7 @@ type Device struct {
 	MIG           []MIGDevice `file:"mig"`
 	// A screen shows what it draws; it may be absent where no process draws.
 	DisplayActive *bool `file:"display_active"`
-	// By position in Machine.Devices; nil absent.
+	// The links by position in Machine.Devices; nil absent.
 	Links []Link `file:"links" form:"link"`
 	// Why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers.
 	Problem string `file:"problem"`
@@ -187,9 +187,9 @@ type Process struct {
 	PID int `file:"pid,required" max:"4194304"`
 	// The driver's number of such a process; 0 for all others.
 	Outside int `file:"outside_pid" max:"4194304"`
-	// Of the device, or of the MIG device.
+	// The UUID of the device, or of the MIG device.
 	GPU UUID `file:"gpu,required" form:"uuid"`
-	// On that device; nil when the driver does not say.
+	// The memory on that device; nil when the driver does not say.
 	Memory *Bytes `file:"memory,required"`
 	// Owner's name, or the number, or "" when unknown.
 	User string `file:"user,required"`

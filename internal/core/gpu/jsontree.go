@@ -11,12 +11,12 @@ import (
 
 // node is one JSON value with its place, for error messages.
 type node struct {
-	// As json.Decoder.Token returns it; of an object or a list the opening bracket.
+	// The token as json.Decoder.Token returns it; of an object or a list the opening bracket.
 	token any
 	// Bytes of the value.
 	begin, end int
 	items      []node
-	// In an object: the key of this value and its offset.
+	// The key of this value and its offset, in an object.
 	key   string
 	keyAt int
 }

@@ -23,7 +23,7 @@ const MaxRuns = 1_000_000
 // Grid is the runs of a sweep: every combination of the Axes, or one run per row, or one per command. Runs count from
 // 0.
 type Grid struct {
-	// Of the parameters, in their order.
+	// The names of the parameters, in their order.
 	Names []string `json:"names"`
 	// The values of each; those of the last change fastest.
 	Axes [][]string `json:"axes,omitempty"`
@@ -31,7 +31,7 @@ type Grid struct {
 	Rows [][]string `json:"rows,omitempty"`
 	// The words of each run, which then has no parameters.
 	Commands [][]string `json:"commands,omitempty"`
-	// Of the file that Commands are from, as long as it is being read.
+	// The lines of the file that Commands are from, as long as it is being read.
 	Lines []int `json:"-"`
 }
 

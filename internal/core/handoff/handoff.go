@@ -62,7 +62,7 @@ type Work struct {
 	Care job.Care
 	// Makes its name unique: lower case letters and digits, at most 12; "" is a hash of the work.
 	ID string
-	// In which it starts; "" that of the engine or the image.
+	// The folder in which it starts; "" that of the engine or the image.
 	Folder string
 	Env    []Variable
 	Note   string
@@ -84,7 +84,7 @@ type Variable struct{ Name, Value string }
 
 // After is a job of the same engine that comes first.
 type After struct {
-	// As the engine calls it.
+	// The ID that the engine calls it by.
 	ID string
 	// However it ends; else only if it ends with 0.
 	Any bool
@@ -121,7 +121,7 @@ const (
 
 // Verdict is what becomes of one field that was asked for.
 type Verdict struct {
-	// Of Work: "Spec.Memory".
+	// The field of Work: "Spec.Memory".
 	Field string `json:"field"`
 	// How its owner says it: "--mem".
 	Flag string `json:"flag"`
@@ -129,7 +129,7 @@ type Verdict struct {
 	Level Level `json:"level"`
 	// how it is said; of a refusal, why not.
 	How string `json:"how"`
-	// Of a refusal: the way out.
+	// The way out of a refusal.
 	Do string `json:"do,omitempty"`
 	// The target cannot do without it.
 	needs bool `json:"-"`
@@ -146,12 +146,12 @@ func (v Verdict) String() string {
 
 // Output is a job in the words of a target.
 type Output struct {
-	// For the engine's own command.
+	// The text for the engine's own command.
 	Text string
-	// Of the job there; for Slurm it need not be unique.
+	// The name of the job there; for Slurm it need not be unique.
 	Name string
 	ID   string
-	// In the order of the table.
+	// The verdicts in the order of the table.
 	Verdicts []Verdict
 }
 

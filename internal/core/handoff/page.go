@@ -11,7 +11,7 @@ type Field struct {
 	Name string // of Work
 	// How its owner says it.
 	Flag string
-	// For each of Targets: the level and how, and for which values it is another one.
+	// What is said for each of Targets: the level and how, and for which values it is another one.
 	Says []string
 }
 

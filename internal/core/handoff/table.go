@@ -19,7 +19,7 @@ type cell struct {
 	level Level
 	// how it is said; of a refusal, why not.
 	how string
-	// Of a refusal: the way out.
+	// The way out of a refusal.
 	do string
 	// It is judged even when it was not asked for.
 	needed bool

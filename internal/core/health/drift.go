@@ -86,7 +86,7 @@ const (
 
 // Drift watches the devices of one job over time. Machine.Taken is its clock.
 type Drift struct {
-	// Of trouble for which the job is moved.
+	// The kinds of trouble for which the job is moved.
 	Kinds []Kind
 	// Length of a minute in the limits; 0 means one. Tests shorten it.
 	Minute time.Duration

@@ -11,13 +11,13 @@ import (
 // deviceHistory is the history of one device.
 type deviceHistory struct {
 	level sampleLevel
-	// Of the last sample that was bad or fine.
+	// The time of the last sample that was bad or fine.
 	at time.Time
 	// When it was bad last.
 	lastBad time.Time
 	// Bad time less fine time, from 0 to the time that counts as trouble.
 	trouble time.Duration
-	// Of its own speed while bad, smoothed; unknownRate unless measured.
+	// The part of its own speed while bad, smoothed; unknownRate unless measured.
 	rate     float64
 	measured bool
 	// While it was not slowed down, oldest first.
@@ -52,7 +52,7 @@ type sample struct {
 	level sampleLevel
 	kind  Kind
 	why   []string
-	// Than the median of the neighbours, C.
+	// How much warmer than the median of the neighbours, C.
 	warmer *float64
 	rate   *float64 // of its own speed
 }

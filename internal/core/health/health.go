@@ -135,7 +135,7 @@ func unreachableVerdict(problem string) verdict {
 type verdict struct {
 	state   State
 	reasons []string
-	// Of the reasons, one each.
+	// The cures of the reasons, one each.
 	cures []Cure
 	// An error of the driver counts until an administrator confirms the repair.
 	confirm bool

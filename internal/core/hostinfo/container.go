@@ -8,7 +8,7 @@ type Containers struct {
 	Toolkit bool
 	// Nvidia-container-runtime-hook is among them.
 	Hook bool
-	// Of its library; "" when there is none or it does not say.
+	// The version of its library; "" when there is none or it does not say.
 	ToolkitVersion string
 	// config.toml of the toolkit; "" when there is none.
 	ConfigPath string
@@ -16,14 +16,14 @@ type Containers struct {
 	EnvWhenUnprivileged *bool
 	// Accept-nvidia-visible-devices-as-volume-mounts; nil: the default, which is false.
 	AsVolumeMounts *bool
-	// Of nvidia-container-runtime: "auto", "legacy", "cdi", "jit-cdi", "csv"; "" not set.
+	// The mode of nvidia-container-runtime: "auto", "legacy", "cdi", "jit-cdi", "csv"; "" not set.
 	Mode  string
 	Specs []CDISpec
 	// An OCI hook file, another way than CDI for Podman to give GPUs; "" none.
 	HookFile string
 	// Their programs are installed.
 	Docker, Podman bool
-	// Of the daemon; "" none is there.
+	// The socket of the daemon; "" none is there.
 	DockerSocket string
 	// This user may not open it.
 	DockerDenied bool
@@ -35,7 +35,7 @@ type Containers struct {
 	DefaultRuntime string
 	// Docker's configuration disables CDI.
 	CDIOff bool
-	// Of Docker: "systemd", "cgroupfs"; "" unknown.
+	// The driver of Docker: "systemd", "cgroupfs"; "" unknown.
 	CgroupDriver string
 	// CgroupDriver is Docker's default, not configured.
 	CgroupDefault bool

@@ -44,7 +44,7 @@ const (
 
 // Result is the end of a supervised run.
 type Result struct {
-	// Of the last start; "" without a device.
+	// The lease of the last start; "" without a device.
 	Lease   string
 	Devices []Given // of the last start
 	// How often the command was started.

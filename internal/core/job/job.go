@@ -181,13 +181,13 @@ const (
 // Given is one device of a plan, in the order the program sees.
 type Given struct {
 	Logical int `json:"logical"`
-	// Of the whole device; of the parent for a MIG device.
+	// The index of the whole device; of the parent for a MIG device.
 	Index int `json:"index"`
-	// Of the device, or of the MIG device.
+	// The UUID of the device, or of the MIG device.
 	UUID   gpu.UUID `json:"uuid"`
 	Parent gpu.UUID `json:"parent,omitempty"` // of a MIG device
 	Name   string   `json:"name"`
-	// For users: "GPU 2", "GPU amd:0" on mixed machines.
+	// The label for users: "GPU 2", "GPU amd:0" on mixed machines.
 	Label   string     `json:"-"`
 	Profile string     `json:"profile,omitempty"` // of a MIG device
 	Vendor  gpu.Vendor `json:"vendor"`
@@ -233,7 +233,7 @@ type Blocker struct {
 	User    string     `json:"user"`
 	Memory  *gpu.Bytes `json:"memory"`
 	Command string     `json:"command"`
-	// By a signal (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
+	// A signal has stopped it (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
@@ -299,7 +299,7 @@ func (l *Late) Unwrap() error { return l.Refusal }
 // Lease is the recorded right to use devices. Only its lock says whether it is alive.
 type Lease struct {
 	ID string `json:"id"`
-	// Of the file, never from its content.
+	// The owner of the file, never from its content.
 	UID  uint32 `json:"-"`
 	User string `json:"-"` // name of UID
 	// Name of its owner's folder of leases, which contains it.
@@ -320,13 +320,13 @@ type Lease struct {
 	Until int64 `json:"until_ns,omitempty"`
 	// The command, or the process the lease is held for.
 	PID int `json:"pid"`
-	// Of PID, ticks since boot.
+	// The start of PID, ticks since boot.
 	Start uint64 `json:"start"`
 	// Inode of the PID namespace of PID.
 	Namespace uint64 `json:"pid_namespace"`
 	// The name of the job, or the base name of its command.
 	Command string `json:"command"`
-	// Of Devices at the claim, for display.
+	// The indexes of Devices at the claim, for display.
 	Indexes []int `json:"indexes,omitempty"`
 	// Asked for on each device; 0: nothing was asked.
 	Memory gpu.Bytes `json:"memory,omitempty"`

@@ -11,7 +11,7 @@ import (
 // machine's devices change. Only its lock says whether its owner still waits.
 type Ticket struct {
 	ID string `json:"id"`
-	// Of the file, never from its content.
+	// The owner of the file, never from its content.
 	UID  uint32 `json:"-"`
 	User string `json:"-"` // name of UID
 	// ns since 1970: st_ctime of its file, which the kernel sets and its owner cannot.
@@ -41,7 +41,7 @@ type Ticket struct {
 	Allocation string `json:"allocation,omitempty"`
 	// The waiting process.
 	PID int `json:"pid"`
-	// Of PID, ticks since boot.
+	// The start of PID, ticks since boot.
 	Start uint64 `json:"start"`
 	// Inode of the PID namespace of PID.
 	Namespace uint64 `json:"pid_namespace"`

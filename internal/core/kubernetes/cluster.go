@@ -15,9 +15,9 @@ type Answer[T any] struct {
 
 // Cluster is what was read of a cluster for one person.
 type Cluster struct {
-	// Of kubectl; "" the only one.
+	// The context of kubectl; "" the only one.
 	Context string
-	// In which jobs are made.
+	// The namespace in which jobs are made.
 	Namespace string
 	// Groups and versions of the API: "batch/v1", "resource.k8s.io/v1", ….
 	Serves  Answer[[]string]
@@ -87,7 +87,7 @@ func (c *Cluster) ChooseForm() (dra bool, why string) {
 // Host is a node with GPUs.
 type Host struct {
 	Node string
-	// As the label or the driver writes it; "" unknown; several are joined by a comma.
+	// The model as the label or the driver writes it; "" unknown; several are joined by a comma.
 	Model string
 	// Offered by the driver for claims, else by the device plugin.
 	DRA bool
@@ -230,7 +230,7 @@ func (c *Cluster) allocatedDevices() map[string]bool {
 type Limit struct {
 	Name       string
 	Hard, Used int
-	// Of claims; "" of the device plugin.
+	// The class of claims; "" of the device plugin.
 	Class string
 }
 

@@ -68,7 +68,7 @@ type Job struct {
 	Status struct {
 		Conditions []Condition `json:"conditions"`
 		Active     int         `json:"active"`
-		// Of an indexed Job: "0,3-5".
+		// The indexes of an indexed Job that have succeeded: "0,3-5".
 		Succeeded string     `json:"completedIndexes"`
 		Failed    string     `json:"failedIndexes"` // likewise
 		Started   *time.Time `json:"startTime"`
@@ -150,7 +150,7 @@ type Event struct {
 	Meta    Meta   `json:"metadata"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Of an event that was repeated.
+	// The last time of an event that was repeated.
 	Last  *time.Time `json:"lastTimestamp"`
 	About struct {
 		Kind string `json:"kind"`

@@ -20,7 +20,7 @@ type Doubt struct {
 	// Drops: the list of visible devices is gone; Rewrites: it is another; Ignores: it is not asked; "" anything
 	// else.
 	Effect Effect
-	// With Rewrites the other list, as it is written.
+	// The other list, as it is written; with Rewrites.
 	List string
 
 	// The command without what is wrong; nil where that is not known.

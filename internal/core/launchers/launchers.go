@@ -58,10 +58,10 @@ type Row struct {
 // Key is a row's key as it is written in a command, or a variable that the row names.
 type Key struct {
 	Row
-	// As written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always.
+	// The name as written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always.
 	Name  string
 	Value string
-	// Of the name, counted in the command; -1 for a variable.
+	// The place of the name, counted in the command; -1 for a variable.
 	Word int
 }
 

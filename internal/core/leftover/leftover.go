@@ -18,12 +18,12 @@ import (
 // Row is memory on one device that could be freed.
 type Row struct {
 	Index int `json:"index"` // of the device
-	// Of the device, or of the MIG device.
+	// The UUID of the device, or of the MIG device.
 	UUID   gpu.UUID   `json:"uuid"`
 	Vendor gpu.Vendor `json:"vendor"`
 	// 0: memory that no process accounts for that is known here.
 	PID int `json:"pid"`
-	// Of PID, ticks since boot.
+	// The start of PID, ticks since boot.
 	Start uint64  `json:"start"`
 	UID   *uint32 `json:"uid"`  // null when unknown
 	User  string  `json:"user"` // "" when unknown
@@ -31,9 +31,9 @@ type Row struct {
 	Memory *gpu.Bytes `json:"memory"`
 	// When the process began.
 	Since *time.Time `json:"since"`
-	// For at least this long; null: not known yet.
+	// The time for which it is idle at least; null: not known yet.
 	Idle *time.Duration `json:"idle_ns"`
-	// Of an idle process that has one.
+	// The lease of an idle process that has one.
 	Lease string `json:"lease,omitempty"`
 	// It has ended, but its parent has not collected it.
 	Zombie  bool   `json:"zombie"`
@@ -59,7 +59,7 @@ type Input struct {
 	Lease map[int]string
 	// Devices with a living lease: their unexplained memory may belong to it.
 	Covered map[gpu.UUID]bool
-	// Of earlier samples and this one.
+	// The sightings of earlier samples and this one.
 	Seen []Sighting
 	// 0: everything without a lease; else only processes idle for at least this long, with or without a lease.
 	Idle time.Duration

@@ -8,10 +8,10 @@ import (
 
 // batchRequest is what a job script asks its batch system for.
 type batchRequest struct {
-	// At most on one machine; 0 where the script does not say.
+	// The most on one machine; 0 where the script does not say.
 	gpus   int
 	option string // that says it
-	// Of the job on each machine; 0 unknown.
+	// The tasks of the job on each machine; 0 unknown.
 	tasks int
 	// More than one task, wherever they are.
 	many bool

@@ -57,7 +57,7 @@ type meeting struct {
 	at     Place
 	what   string
 	number int
-	// Of one process, or where another one is chosen when it is taken.
+	// The meeting is of one process, or another one is chosen when it is taken.
 	alone bool
 }
 

@@ -52,14 +52,14 @@ type File struct {
 	// are exact.
 	Unread int
 
-	// Of a script that conda runs on activation: the file where it should be undone; "" for any other.
+	// The file where a script that conda runs on activation should be undone; "" for any other.
 	UndoPath string
-	// Of the same: the scripts that conda runs on deactivation.
+	// The scripts that conda runs on deactivation, for such a script.
 	Undo []File
 
 	// Scripts that were words of a command.
 	quoted []Place
-	// Of Python, where they were followed already.
+	// The flows of Python, where they were followed already.
 	ways []flow
 }
 
@@ -124,7 +124,7 @@ type Step struct {
 	Join string
 	// Command: the script goes on while it runs ("&" behind it, or behind the block it stands in).
 	Beside bool
-	// Inside a branch, loop or try: it may not happen.
+	// The step is inside a branch, loop or try: it may not happen.
 	Maybe bool
 	// Command and Script of a shell: the variables that the conditions around it ask about.
 	Asked []string
@@ -151,7 +151,7 @@ type Word = Value
 
 // Arg is one argument of a call.
 type Arg struct {
-	// Of a keyword argument; "" by position.
+	// The name of a keyword argument; "" by position.
 	Name  string
 	Value Value
 	// The dotted name it refers to, with aliases resolved ("worker", "os.environ"); "" for a literal.

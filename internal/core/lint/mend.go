@@ -90,7 +90,7 @@ func (all spans) clashesWith(others []span) bool {
 }
 
 type mender struct {
-	// Of each line; the last is after the text.
+	// The start of each line; the last is after the text.
 	starts []int
 	size   int
 }

@@ -11,7 +11,7 @@ import (
 // program is the command that is really started, after env, sudo, nohup and the like.
 type program struct {
 	Step
-	// Of the program without its folder; "" when it is computed.
+	// The name of the program without its folder; "" when it is computed.
 	name string
 	args []Word // its own
 	// Set and Unset steps: what this program alone gets, the last one of a name counts.

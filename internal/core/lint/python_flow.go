@@ -28,7 +28,7 @@ const maxFlowMoments = 4000
 const maxTotalMoments = 100_000
 
 type tracer struct {
-	// By function; "" the file itself.
+	// The steps of each function; "" the file itself.
 	bodies map[string][]Step
 	called map[string]bool
 	calls  int

@@ -10,7 +10,7 @@ import (
 
 // Finding is one mistake in a file.
 type Finding struct {
-	// Without a code and a severity it has those of the rule that found it.
+	// The finding; without a code and a severity it has those of the rule that found it.
 	check.Finding
 	At Place
 	// What --fix does; nil when a person has to decide.

@@ -65,7 +65,7 @@ func usesToolkit(s Step) bool {
 // mklChoice is what an environment says about PyTorch and the library that it computes with.
 type mklChoice struct {
 	torch *Step
-	// From the channel pytorch.
+	// The package is from the channel pytorch.
 	isOfChannel bool
 	// An MKL is asked for, of those that an older PyTorch can load; or packages that need one of those.
 	isOld bool
@@ -164,7 +164,7 @@ func normalizePackage(text string) string {
 func lookONNX(f File) []Finding {
 	type where struct {
 		place, by string
-		// Of a page: each is one of several ways.
+		// The block of a page: each is one of several ways.
 		block int
 	}
 

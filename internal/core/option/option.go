@@ -19,7 +19,7 @@ import (
 type Option struct {
 	// Its word; files write _ for -.
 	Name string
-	// Under which the help shows it.
+	// The heading under which the help shows it.
 	Group Group
 	Takes Takes // what it takes
 	// Stands for that in the help: "SIZE"; "" for a switch.

@@ -14,7 +14,7 @@ type Ends struct {
 	Now int64 // CLOCK_BOOTTIME, ns
 	// How long memory may take to be free after its job has ended.
 	Fading time.Duration
-	// By device: CLOCK_BOOTTIME (ns) at which a lease on it ended last.
+	// When a lease on each device ended last: CLOCK_BOOTTIME (ns).
 	Leases map[gpu.UUID]int64
 	// Processes of the reading that have ended since, or are on their way out.
 	Gone map[int]bool

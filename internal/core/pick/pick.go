@@ -29,9 +29,9 @@ import (
 
 // Context is the caller, its place, and the state of the machine that is not in gpu.Machine.
 type Context struct {
-	// For ages of processes, and the time zone of printed times; zero: no ages.
+	// The present for ages of processes, and the time zone of printed times; zero: no ages.
 	Now time.Time
-	// Of the caller; decides whether a remedy may say `kill`.
+	// The user id of the caller; decides whether a remedy may say `kill`.
 	UID uint32
 	// The lease that the caller runs inside: only its devices can be given. nil outside.
 	Parent *job.Lease
@@ -66,9 +66,9 @@ type Context struct {
 
 // Tolerance is how much use without a lease still counts as free.
 type Tolerance struct {
-	// Of all such processes together, on one device.
+	// The memory of all such processes together, on one device.
 	Memory gpu.Bytes
-	// Of what serves a display (Xorg, compositor); without it a desktop with one GPU could never run a job.
+	// The memory of what serves a display (Xorg, compositor); without it a desktop with one GPU could never run a job.
 	Display gpu.Bytes
 	// A process younger than this may be about to grow, so the device is not idle.
 	YoungerThan time.Duration
@@ -136,7 +136,7 @@ type query struct {
 	spec job.Spec
 	in   Context
 	m    *gpu.Machine
-	// By age, so that the input order does not matter.
+	// The live leases by age, so that the input order does not matter.
 	held []job.Lease
 	// Everything that gets a reason, in index order.
 	units []*unit
@@ -151,7 +151,7 @@ type query struct {
 	// Set when a rule's limit on devices is reached.
 	full *reachedLimit
 
-	// By device, as far as they were asked for.
+	// The screen of each device, as far as they were asked for.
 	screens map[gpu.UUID]display.Screen
 }
 

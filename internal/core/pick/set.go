@@ -24,7 +24,7 @@ type grade struct {
 	busy int
 	// Class of the worst link between two of them.
 	worst int
-	// Of all link classes.
+	// The sum of all link classes.
 	sum int
 }
 

@@ -53,7 +53,7 @@ type group struct {
 	job.Lease
 	// IDs of the lease and of its sub-leases at any depth.
 	parts []string
-	// By processes of known size.
+	// The memory that processes of known size use.
 	used gpu.Bytes
 }
 

@@ -15,7 +15,7 @@ type unit struct {
 	dev *gpu.Device
 	// nil for a whole GPU.
 	mig *gpu.MIGDevice
-	// In Machine.Devices: links are by position.
+	// The position in Machine.Devices: links are by position.
 	pos int
 	// "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)".
 	label string

@@ -18,7 +18,7 @@ type use struct {
 	busy *obstacle
 	// That block, or are tolerated.
 	processes []job.Blocker
-	// For a plan with this device.
+	// The notes for a plan with this device.
 	notes []string
 	idle  bool
 	// Nothing tells whether it is in use.

@@ -36,21 +36,21 @@ func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 // Rule says what some users may have.
 type Rule struct {
 	At Place
-	// For users; may be empty.
+	// The name for users; may be empty.
 	Name string
 	// Names, or ids in digits.
 	Users []string
 	// Likewise; with neither Users nor Groups the rule is for everyone but root.
 	Groups []string
-	// In the forms of --device; nil: all.
+	// The devices in the forms of --device; nil: all.
 	Devices []string
 	// Patterns in the form of --model; nil: all.
 	Models []string
 	// Devices at the same time, over all leases of the user; nil: any number.
 	GPUs *int
-	// Of a device; 0: all of it.
+	// The most memory of a device; 0: all of it.
 	Memory gpu.Bytes
-	// Of a lease; 0: without a limit.
+	// The longest time of a lease; 0: without a limit.
 	Time time.Duration
 	// Jobs of gpuard submit that wait at the same time; nil: any number.
 	Queue *int
@@ -87,7 +87,7 @@ const (
 
 // Default is the value of a flag that was not given.
 type Default struct {
-	// As on the command line, without its dashes.
+	// The flag as on the command line, without its dashes.
 	Flag string
 	// "" for a flag without a value.
 	Value string

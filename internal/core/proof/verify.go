@@ -100,7 +100,7 @@ type Facts struct {
 	// Who else has a lease on a device, by name; nil where nobody looked.
 	Holders map[gpu.UUID]string
 
-	// By the driver, of any process of the job.
+	// What the driver has shown of any process of the job.
 	Sightings []Sighting
 	// Why the driver's list of processes could not be read; "" when it was.
 	Unlisted string
@@ -113,7 +113,7 @@ type Facts struct {
 	// Files mapped into the job's processes.
 	Libraries []string
 
-	// Of the job's first process.
+	// The age of the job's first process.
 	Age     time.Duration
 	Watched time.Duration
 	// Used by all its processes while they were watched.
@@ -138,7 +138,7 @@ type Sighting struct {
 	// The most memory seen; nil when the driver does not say.
 	Peak *gpu.Bytes
 	Kind gpu.Kind
-	// Since the start of watching.
+	// The time of the first sighting since the start of watching.
 	First time.Duration
 	Last  time.Duration
 	// Nobody may be told to end it: it may serve a display.

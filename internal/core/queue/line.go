@@ -18,7 +18,7 @@ type Line struct {
 type Class struct {
 	Nice  int
 	Count int // devices
-	// Of the same estimate.
+	// The kind, equal for the same estimate.
 	Kind uint64
 }
 

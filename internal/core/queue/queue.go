@@ -101,18 +101,18 @@ type Input struct {
 	Now int64
 	// CLOCK_BOOTTIME, ns: the clock of Lease.Until.
 	Boot int64
-	// Of living waiters; a new request adds one with Arrival = Now.
+	// The tickets of living waiters; a new request adds one with Arrival = Now.
 	Tickets []job.Ticket
 	Held    []job.Lease // all living leases
 	// What each device or slice could give now, as seen in the scope.
 	Rooms map[gpu.UUID]pick.Room
-	// By Ticket.Key: tickets that did not start when they could; they come last.
+	// The tickets that did not start when they could, by Ticket.Key; they come last.
 	Passed map[string]bool
 
 	// Instead of the constant; 0: the constant.
 	OwnPatience time.Duration
 
-	// By Ticket.Key, as Turn remembers them.
+	// What is reserved, by Ticket.Key, as Turn remembers it.
 	Reserved map[string]Reservation
 	// CLOCK_BOOTTIME, ns: no reservation begins on the device before.
 	Rest map[gpu.UUID]int64

@@ -10,7 +10,7 @@ import (
 
 // Reservation keeps devices for a ticket that needs several of them free at the same time.
 type Reservation struct {
-	// As many as the ticket needs.
+	// The devices, as many as the ticket needs.
 	Devices []gpu.UUID `json:"devices"`
 	// CLOCK_BOOTTIME at its beginning.
 	Since int64 `json:"since_ns"`

@@ -17,11 +17,11 @@ const PassOverAfter = 2 * time.Second
 // users can write it, so nothing but waiting time may depend on it. The zero value is valid. Methods change copies
 // only.
 type Turn struct {
-	// By Ticket.Key: CLOCK_BOOTTIME (ns) since when it is next, one per scope.
+	// When each ticket became the next, by Ticket.Key: CLOCK_BOOTTIME (ns); one per scope.
 	Next map[string]int64 `json:"next,omitempty"`
-	// By Ticket.Key: CLOCK_BOOTTIME (ns) at which it was passed over.
+	// When each ticket was passed over, by Ticket.Key: CLOCK_BOOTTIME (ns).
 	Passed map[string]int64 `json:"passed,omitempty"`
-	// By Ticket.Key: CLOCK_BOOTTIME (ns) at which a device not in Ticket.Known was seen.
+	// When a device not in Ticket.Known was seen, by Ticket.Key: CLOCK_BOOTTIME (ns).
 	Unsure map[string]int64 `json:"unsure,omitempty"`
 
 	Reserved map[string]Reservation `json:"reserved,omitempty"` // by Ticket.Key

@@ -13,10 +13,10 @@ type walk struct {
 	order []candidate
 	// Leases that block a device for the tickets.
 	held map[gpu.UUID][]end
-	// By Ticket.Key: the tickets that do not start.
+	// The tickets that do not start, by Ticket.Key.
 	reached map[string]bool
 	keeps   []keep
-	// By device: Key of the only ticket that may have a reservation there.
+	// The Key of the only ticket that may have a reservation on a device.
 	contender map[gpu.UUID]string
 	// All tickets are of one user, and it is known how long each takes: estimates count.
 	alone bool
@@ -38,7 +38,7 @@ type end struct {
 type keep struct {
 	ticket candidate
 	Reservation
-	// With estimates, and not remembered.
+	// The reservation rests on estimates, and is not remembered.
 	planned bool
 }
 

@@ -24,7 +24,7 @@ import (
 // Limits of one lease.
 type Limits struct {
 	Share gpu.Bytes // on each device
-	// From the warning to SIGTERM, and from there to SIGKILL.
+	// The time from the warning to SIGTERM, and from there to SIGKILL.
 	Grace time.Duration
 }
 
@@ -41,7 +41,7 @@ type Use struct {
 
 // Sample is one measurement of one device.
 type Sample struct {
-	// Since any fixed moment, on one clock that never goes back.
+	// The time since any fixed moment, on one clock that never goes back.
 	At time.Duration
 	// The processes of the lease on it.
 	Uses []Use
@@ -56,7 +56,7 @@ type Order struct {
 	// Set once: why it cannot be checked whether the share is kept.
 	Blind     string
 	Terminate []Use // to be sent SIGTERM
-	// To be sent SIGKILL: still there after SIGTERM and the grace.
+	// The processes that get SIGKILL: still there after SIGTERM and the grace.
 	Kill []Use
 	Sum  gpu.Bytes
 }
@@ -64,9 +64,9 @@ type Order struct {
 // Case is the history of one lease on one device between two measurements. The zero value has none.
 type Case struct {
 	over bool
-	// Of the first sum above the share.
+	// The time of the first sum above the share.
 	since time.Duration
-	// Since when the sum is within the share again; only while within.
+	// The time since when the sum is within the share again; only while within.
 	back   time.Duration
 	within bool
 	// Processes that were sent SIGTERM.

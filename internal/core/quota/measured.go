@@ -14,7 +14,7 @@ type Measured struct {
 	// Sum of the samples: each the mean utilisation of the devices, 0..1.
 	Load    float64 `json:"load,omitempty"`
 	Samples int     `json:"samples,omitempty"` // in Load
-	// Of the last reading.
+	// The time of the last reading.
 	Until time.Time `json:"until"`
 	// The worst verdict on where its job works: "outside-lease", "cpu", "partly-used"; "" none.
 	Seen string `json:"seen,omitempty"`

@@ -13,9 +13,9 @@ const (
 // Pace is what the time of the next measurement depends on.
 type Pace struct {
 	Every time.Duration // the usual interval
-	// Of the last measurement: time of a processor.
+	// The cost of the last measurement: time of a processor.
 	Cost time.Duration
-	// By the clock: more where the driver is slow or the machine is busy.
+	// The length of it by the clock: more where the driver is slow or the machine is busy.
 	Took time.Duration
 	// A lease has used more than its share: its grace is being counted.
 	Over bool

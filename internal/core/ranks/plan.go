@@ -10,9 +10,9 @@ type Plan struct {
 	// What each sees: "all" devices of the job, only its "own", or "none", on the CPU.
 	Visible string `json:"visible"`
 	Address string `json:"address"` // of the rendezvous
-	// Of the rendezvous; null until it is chosen at the start.
+	// The port of the rendezvous; null until it is chosen at the start.
 	Port *int `json:"port"`
-	// By rank, the processors that it is bound to, such as "0-15"; "" not bound.
+	// The processors that each rank is bound to, such as "0-15"; "" not bound.
 	CPUs []string `json:"cpus"`
 }
 

@@ -34,7 +34,7 @@ type Crew struct {
 	Port  int           `json:"port"`
 	FD    int           `json:"fd"` // holds the port
 	Grace time.Duration `json:"grace"`
-	// After which a rank that has not joined the others is named.
+	// The time after which a rank that has not joined the others is named.
 	Join time.Duration `json:"join"`
 	// Messages about ranks are JSON objects.
 	JSON    bool     `json:"json,omitempty"`

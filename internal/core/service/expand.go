@@ -22,11 +22,11 @@ type Ground struct {
 	Machine gpu.Machine
 	// Limits of this caller: Hidden, Parent.
 	In pick.Context
-	// From the last expansion.
+	// The placement of the last expansion.
 	Placement Placement
 	// Content of each of EnvFiles.
 	Files map[string][]Pair
-	// For flags that a service does not set.
+	// The defaults for flags that a service does not set.
 	Defaults []policy.Default
 }
 

@@ -9,11 +9,11 @@ import (
 // healthcheck (https://docs.docker.com/reference/dockerfile/#healthcheck).
 type Healthy struct {
 	Probe
-	// Between two checks; 0 means 30 s.
+	// The time between two checks; 0 means 30 s.
 	Interval time.Duration `json:"interval,omitempty"`
-	// Of one check; 0 means 30 s.
+	// The longest time of one check; 0 means 30 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// In a row, after which it is unhealthy; 0 means 3.
+	// The failures in a row after which it is unhealthy; 0 means 3.
 	Failures int `json:"failures,omitempty"`
 }
 
@@ -27,7 +27,7 @@ type Pulse struct {
 	Healthy *bool // nil: not known yet
 	// Checks in a row that failed.
 	Failed int
-	// From the start of the instance to the last check that succeeded.
+	// The time from the start of the instance to the last check that succeeded.
 	Well time.Duration
 }
 

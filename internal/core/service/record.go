@@ -33,13 +33,13 @@ type Record struct {
 	State State `json:"state"`
 	// It can be used; without a readiness check, as soon as it runs.
 	Ready bool `json:"ready"`
-	// By its health check; nil: not known.
+	// The answer of its health check; nil: not known.
 	Healthy *bool `json:"healthy,omitempty"`
 	// One sentence: what it waits for, how it ended, why it was refused or is unhealthy.
 	Why string `json:"why,omitempty"`
-	// Of the Instance that it was started as.
+	// The hash of the Instance that it was started as.
 	Hash string `json:"hash"`
-	// Of that Instance, like After: instances that are gone from the file still end in order.
+	// The service of that Instance, like After: instances that are gone from the file still end in order.
 	Service string       `json:"service"`
 	After   []Dependency `json:"after"`
 	Keeper  Process      `json:"keeper"`
@@ -55,7 +55,7 @@ type Record struct {
 	Since     time.Time   `json:"since"` // of State
 	Restarts  int         `json:"restarts"`
 	Streak    int         `json:"streak,omitempty"`
-	// Of the last end; nil: none yet, by a signal, or unknown.
+	// The exit code of the last end; nil: none yet, by a signal, or unknown.
 	Exit   *int   `json:"exit"`
 	Signal string `json:"signal,omitempty"`
 	// Devices of its last start, preferred for the next.
@@ -82,7 +82,7 @@ type Wanted struct {
 	Machine string `json:"machine,omitempty"`
 	// The last Round of any instance.
 	Count int `json:"count"`
-	// In the order of the file.
+	// The instances in the order of the file.
 	Instances []Instance `json:"instances"`
 }
 

@@ -55,14 +55,14 @@ func (s *Service) HasOtherEngine() bool { return s.Engine != "" && s.Engine != h
 // Service is one entry of a project: a program with its instances.
 type Service struct {
 	Name string
-	// Of its name in the file, as is Column.
+	// The line of its name in the file, as Column is its column.
 	Line   int
 	Column int
 	// Templates, see Expand.
 	Command []string
 	// Command is one text, which is split into words after it is filled in.
 	Split bool
-	// Of gpuard run, in the order of the file; values are templates.
+	// The flags of gpuard run, in the order of the file; values are templates.
 	Flags []Flag
 	// Each: gpu, an instance for every GPU that Flags allow.
 	Each bool
@@ -73,7 +73,7 @@ type Service struct {
 	EnvFiles []string // absolute paths
 	// Absolute path; a template.
 	WorkDir string
-	// Of its container in another engine; a template. Nothing here uses it.
+	// The image of its container in another engine; a template. Nothing here uses it.
 	Image string
 	// What gpuard submit hands it to, such as "slurm"; "" and "here": none.
 	Engine  string
@@ -89,7 +89,7 @@ type Service struct {
 
 // Flag is a flag of gpuard run that is set by a key of the file.
 type Flag struct {
-	// Without leading dashes: "min-compute".
+	// The name without leading dashes: "min-compute".
 	Name string
 	// "" for a flag without a value.
 	Value        string
@@ -140,9 +140,9 @@ type Ready struct {
 	Probe
 	// Regular expression (RE2) for a line that it writes.
 	Log string `json:"log,omitempty"`
-	// Between two checks; 0 means 1 s, and shorter at the beginning.
+	// The time between two checks; 0 means 1 s, and shorter at the beginning.
 	Interval time.Duration `json:"interval,omitempty"`
-	// After which it counts as failed; 0 means never.
+	// The time after which it counts as failed; 0 means never.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
@@ -179,7 +179,7 @@ type Instance struct {
 	Service string   `json:"service"`
 	Ordinal int      `json:"ordinal"`
 	Command []string `json:"command"`
-	// Of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device is the last.
+	// The flags of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device is the last.
 	Flags []string `json:"flags"`
 	// "NAME=value", from env_file and env.
 	Env     []string     `json:"env"`
@@ -190,12 +190,13 @@ type Instance struct {
 	Ready   *Ready       `json:"ready,omitempty"`
 	Healthy *Healthy     `json:"healthy,omitempty"`
 	After   []Dependency `json:"after"`
-	// With each: gpu; "" chosen at the start.
+	// The device of an instance with each: gpu; "" chosen at the start.
 	Device gpu.UUID `json:"device,omitempty"`
-	// Of the project: changed rules count from the next start, changed defaults cause a restart.
+	// The rules of the project: changed rules count from the next start, changed defaults cause a restart.
 	Policy *policy.File `json:"policy,omitempty"`
 	Round  int          `json:"round"` // raised by restart
-	// Of what needs a restart when it changes: all fields but Policy, of which the defaults count, Image and Refused.
+	// The hash of what needs a restart when it changes: all fields but Policy, of which the defaults count, Image and
+	// Refused.
 	Hash string `json:"hash"`
 	// Why it cannot be started, such as a GPU that is gone.
 	Refused string `json:"refused,omitempty"`

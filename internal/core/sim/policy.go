@@ -14,7 +14,7 @@ type Policy struct {
 
 	// The rule of gpuard: package queue decides.
 	own bool
-	// Of own: the age from which arrival alone counts.
+	// The age from which arrival alone counts; of own.
 	patience time.Duration
 	order    jobOrder // of the others
 	blocked  blockRule

@@ -8,22 +8,22 @@ import (
 
 // Result is what became of the jobs. Means and the like are nil where there was no job.
 type Result struct {
-	// By which jobs started.
+	// The policy by which jobs started.
 	Policy string `json:"policy"`
 	GPUs   int    `json:"gpus"` // of the machine
 	Jobs   int    `json:"jobs"` // that were started
 	// Left out: the machine can never serve them.
 	TooLarge int `json:"too_large"`
-	// From arrival to end.
+	// The mean time from arrival to end.
 	CompletionMean *float64 `json:"completion_mean_seconds"`
 	// Half of the jobs take less.
 	CompletionMedian *float64 `json:"completion_median_seconds"`
-	// From arrival to start.
+	// The mean time from arrival to start.
 	WaitMean *float64 `json:"wait_mean_seconds"`
-	// Of 100 jobs 99 wait no longer.
+	// The wait that 99 of 100 jobs do not exceed.
 	WaitP99 *float64 `json:"wait_p99_seconds"`
 	WaitMax *float64 `json:"wait_max_seconds"` // the longest
-	// Of jobs for 8 and more GPUs; null: there is none.
+	// The mean wait of jobs for 8 and more GPUs; null: there is none.
 	WaitLarge *float64 `json:"wait_large_mean_seconds"`
 	// Completion over running time, which counts as a minute at least.
 	Slowdown *float64 `json:"slowdown_mean"`
@@ -31,7 +31,7 @@ type Result struct {
 	Allocated *float64 `json:"allocated_ratio"`
 	// Part of it that was free while jobs waited.
 	Fragmented *float64 `json:"fragmented_ratio"`
-	// From the first arrival to the last end.
+	// The time from the first arrival to the last end.
 	Span  float64 `json:"span_seconds"`
 	Users []User  `json:"users"` // by number
 }
@@ -42,9 +42,9 @@ type User struct {
 	// Name; "" where the trace has none.
 	Name string `json:"user"`
 	Jobs int    `json:"jobs"` // that were started
-	// From arrival to start.
+	// The time from arrival to start.
 	Wait float64 `json:"wait_mean_seconds"`
-	// From arrival to end.
+	// The time from arrival to end.
 	Completion float64 `json:"completion_mean_seconds"`
 	// Granted, shares by size.
 	GPUSeconds float64 `json:"gpu_seconds"`

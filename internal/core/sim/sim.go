@@ -22,7 +22,7 @@ import (
 // Job is a job of a trace. Jobs are in the order of their arrival.
 type Job struct {
 	Arrival int64 // ns since 1970
-	// From its start to its end.
+	// The time from its start to its end.
 	Lasts time.Duration
 	// What was known of that when it came; 0 nothing.
 	Estimate time.Duration
@@ -78,12 +78,12 @@ type replay struct {
 	starts  int
 	events  int
 	devices []device
-	// Of a device in devices.
+	// The place of a device in devices.
 	places map[gpu.UUID]int
 	// A heap, the first end first.
 	running []runningJob
 	held    []job.Lease
-	// Of which Job.Share has thousandths.
+	// The memory of which Job.Share has thousandths.
 	share gpu.Bytes
 	in    pick.Context
 	tally

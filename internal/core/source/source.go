@@ -17,7 +17,7 @@ type Value struct {
 	Known bool
 	// Including its quotes.
 	At Place
-	// As written, with quotes, or the name of a constant. Only a literal may be replaced.
+	// The text as written, with quotes, or the name of a constant. Only a literal may be replaced.
 	Raw string
 	// The one environment variable that a computed value is made of ("LOCAL_RANK"); "" when none is known.
 	From string

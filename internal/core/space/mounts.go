@@ -11,7 +11,7 @@ import (
 // Mount is a line of mountinfo (proc_pid_mountinfo(5)).
 type Mount struct {
 	ID int
-	// Of the file system, as "8:1".
+	// The device of the file system, as "8:1".
 	Device string
 	// Mounted part of the file system.
 	Root  string

@@ -38,14 +38,14 @@ func (d *Device) State() string {
 
 // Device is one GPU or one MIG slice. A reading that is absent is null.
 type Device struct {
-	// Of a slice: within its GPU.
+	// The index; of a slice within its GPU.
 	Index   int        `json:"index"`
 	UUID    gpu.UUID   `json:"uuid"`
 	Name    string     `json:"name"`
 	Vendor  gpu.Vendor `json:"vendor"`
 	PCI     string     `json:"pci"`
 	Profile string     `json:"profile,omitempty"` // of a slice
-	// Of a GPU with slices: free while one slice is; "unknown" where nothing tells.
+	// The use; a GPU with slices is free while one slice is; "unknown" where nothing tells.
 	Use    Use          `json:"use"`
 	Health health.State `json:"health"`
 	// Reasons of the health, empty when it is ok.
@@ -65,9 +65,9 @@ type Device struct {
 	MemoryTotal    *gpu.Bytes `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes `json:"memory_used"`
 	MemoryReserved *gpu.Bytes `json:"memory_reserved"`
-	// Of the machine, for a device that has no memory of its own.
+	// The memory of the machine, for a device that has no memory of its own.
 	MainMemory *gpu.Bytes `json:"main_memory,omitempty"`
-	// Of main_memory, what can be had now without swapping.
+	// The part of main_memory that can be had now without swapping.
 	MainAvailable *gpu.Bytes `json:"main_available,omitempty"`
 	Utilization   *float64   `json:"utilization"` // 0..1
 	// Part of the time in which its memory was read or written, 0..1.

@@ -37,7 +37,7 @@ type Holder struct {
 	Guess bool
 	// Process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs.
 	Keeper string
-	// Until when that lease waits for a next start of its command; zero: it does not.
+	// The time until which that lease waits for a next start of its command; zero: it does not.
 	Awaited time.Time
 	// The obstacle where it is no command: "drained: fan replacement (root, since 2 Jan 15:04)".
 	Text string

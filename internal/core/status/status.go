@@ -33,7 +33,7 @@ type Report struct {
 	Source string `json:"source"`
 	Driver string `json:"driver"` // "" when unknown
 	CUDA   string `json:"cuda"`   // "" when unknown
-	// In index order per vendor.
+	// The devices in index order per vendor.
 	Devices []Device `json:"devices"`
 	// Requests that wait for devices, the next first.
 	Waiting []Waiting `json:"waiting"`
@@ -97,7 +97,7 @@ type Lease struct {
 type Keeper struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // "" when unknown
-	// By a signal: it does nothing until it is continued.
+	// A signal has stopped it: it does nothing until it is continued.
 	Stopped bool `json:"stopped"`
 }
 

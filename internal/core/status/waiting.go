@@ -13,12 +13,12 @@ import (
 
 // Waiting is one request in the queue.
 type Waiting struct {
-	// From 1, among those inside the same lease or allocation.
+	// The place from 1, among those inside the same lease or allocation.
 	Place   int    `json:"place"`
 	ID      string `json:"id"` // of its ticket
 	User    string `json:"user"`
 	Command string `json:"command"` // base name
-	// Of the gpuard that waits.
+	// The PID of the gpuard that waits.
 	PID int `json:"pid"`
 	// PID is the number in a container or another PID namespace.
 	Apart bool `json:"other_pid_namespace,omitempty"`

@@ -28,9 +28,9 @@ type Life struct {
 	First time.Duration
 	// Ends in a row after which a start was due.
 	Streak int
-	// For which Care.Retries or Care.Restart has asked.
+	// The restarts that Care.Retries or Care.Restart has asked for.
 	Restarts int
-	// By --drift, after a fault.
+	// It was moved by --drift, after a fault.
 	moved bool
 }
 
@@ -85,7 +85,7 @@ type Next struct {
 	// Not on devices in which there is a fault.
 	Elsewhere bool
 	Pause     time.Duration // before the start
-	// For people; "" nothing.
+	// What is said to people; "" nothing.
 	Say string
 }
 

@@ -38,20 +38,20 @@ type Picture struct {
 // Band is one device. A column without a reading is nil.
 type Band struct {
 	UUID gpu.UUID
-	// By their begin; of the same begin by their lane.
+	// The spans by their begin; of the same begin by their lane.
 	Spans []Span
-	// Of each column, 0..1.
+	// The load of each column, 0..1.
 	Load []*float64
-	// Of each column, as a part of all.
+	// The memory of each column, as a part of all.
 	Memory []*float64
-	// Of each column: busy, draining or unhealthy; "" none of these.
+	// The state of each column: busy, draining or unhealthy; "" none of these.
 	States []string
 	Marks  []trend.Mark
 }
 
 // Span is a lease on one device, or several short ones together.
 type Span struct {
-	// Of several, the user who had most, and "" where they differ.
+	// What the span is of; of several, the user who had most, and "" where they differ.
 	Lease, User, Command string
 	// How many leases it is.
 	Jobs         int

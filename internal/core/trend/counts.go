@@ -19,7 +19,7 @@ type Counts struct {
 	Foreign int
 	// Leases that went above their share.
 	Over int
-	// Of requests that got their devices.
+	// The waits of requests that got their devices.
 	Waits Waits
 	// How many there were.
 	Reports int
@@ -28,7 +28,7 @@ type Counts struct {
 // Reason is why the clocks of one device are lowered.
 type Reason struct {
 	Device gpu.UUID
-	// As gpu.Device.ClockEvents has it.
+	// The reason as gpu.Device.ClockEvents has it.
 	Why string
 }
 
@@ -46,7 +46,7 @@ type Seen struct {
 
 // Waits is a histogram of how long requests waited.
 type Waits struct {
-	// By the bounds of WaitBounds; each contains those before it.
+	// The waits below each of WaitBounds; each contains those before it.
 	Below []int
 	Sum   time.Duration
 	N     int

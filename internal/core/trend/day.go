@@ -22,7 +22,7 @@ type Mean struct {
 	Memory      *float64 `json:"memory,omitempty"`      // bytes in use
 	Temperature *float64 `json:"temperature,omitempty"` // Celsius
 	Power       *float64 `json:"power,omitempty"`       // watts
-	// At its end, where it was neither free nor leased: busy, draining or unhealthy.
+	// The state at its end, where it was neither free nor leased: busy, draining or unhealthy.
 	State string `json:"state,omitempty"`
 	// Troubles that began in it.
 	Marks []Mark `json:"marks,omitempty"`
@@ -41,7 +41,7 @@ type Day struct {
 	// The present one; Devices is not set.
 	open Minute
 	sums map[gpu.UUID]*sums
-	// Of the present minute.
+	// The states of the present minute.
 	states  map[gpu.UUID]string
 	marks   map[gpu.UUID][]Mark // likewise
 	trouble markMemory

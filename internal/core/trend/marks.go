@@ -26,7 +26,7 @@ const minTroubleGap = 10 * time.Minute
 // markMemory is what a day remembers between two reports, to know what begins.
 type markMemory struct {
 	began bool // a report has come
-	// By device and trouble: when it was there last.
+	// When each trouble of a device was there last.
 	seen map[string]time.Time
 }
 

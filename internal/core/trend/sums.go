@@ -12,14 +12,14 @@ import (
 
 // Use is how long the leases of one name had devices, in hours of one device.
 type Use struct {
-	// Of the user, the device, the command or the day.
+	// The name of the user, the device, the command or the day.
 	Name string `json:"name"`
 	// Leases that have ended.
 	Jobs int `json:"jobs"`
-	// Of these, those whose end nobody saw: their hours are not known and not counted.
+	// The leases among these whose end nobody saw: their hours are not known and not counted.
 	Unseen  int     `json:"unseen,omitempty"`
 	Granted float64 `json:"granted"` // hours
-	// Of these, by the measured load.
+	// How much of these was used, by the measured load.
 	Used float64 `json:"used"`
 	// Likewise; what is neither used nor idle was not measured.
 	Idle float64 `json:"idle"`
@@ -38,7 +38,7 @@ type UseTable struct {
 // UseReport is the JSON answer of /api/history.
 type UseReport struct {
 	Schema string `json:"schema"` // "gpuard.use/1"
-	// By user, gpu and command; one without rows is left out.
+	// The tables by user, gpu and command; one without rows is left out.
 	Tables []UseTable   `json:"tables"`
 	Leases []EndedLease `json:"-"` // that were added up
 }

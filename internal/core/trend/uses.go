@@ -19,7 +19,7 @@ type EndedLease struct {
 	// Name of the job, or base name of its command.
 	Command string      `json:"command"`
 	Devices []DeviceUse `json:"devices"`
-	// Of each device; 0: all of it.
+	// The share of each device; 0: all of it.
 	Share gpu.Bytes `json:"share,omitempty"`
 	Since time.Time `json:"since"`
 	// Its end; of one that was only watched, when it was seen last.
@@ -47,7 +47,7 @@ type DeviceUse struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
 	Granted float64  `json:"granted"`
-	// Of these, by the measured load.
+	// How much of these was busy, by the measured load.
 	Busy float64 `json:"busy,omitempty"`
 	// Likewise; what is neither was not measured.
 	Idle float64 `json:"idle,omitempty"`

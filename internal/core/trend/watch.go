@@ -51,7 +51,7 @@ type Trouble struct {
 	Device gpu.UUID    `json:"device"` // UUID
 	// "" when it is about none.
 	Lease string `json:"lease"`
-	// Of the lease or the process; "" when it is about a device.
+	// The user of the lease or the process; "" when it is about a device.
 	User string `json:"user"`
 
 	// What is to be done about it now.
@@ -59,27 +59,27 @@ type Trouble struct {
 	Outsider *Outsider    `json:"-"` // of an intruder
 	// The same of another process was told: a job of many processes is one trouble.
 	Again bool `json:"-"`
-	// Of the same trouble in the next report.
+	// The key of the same trouble in the next report.
 	key string `json:"-"`
-	// Of the same trouble with another process; "" none.
+	// The key of the same trouble with another process; "" none.
 	kin string `json:"-"`
 }
 
 // Watch finds what is wrong, and tells each trouble once. The zero value is ready.
 type Watch struct {
-	// About outsiders; they may change between two reports.
+	// The rules about outsiders; they may change between two reports.
 	Rules policy.Watch
 	// How long a minute lasts; 0: a minute.
 	Minute time.Duration
 
-	// Of the first report.
+	// The time of the first report.
 	began time.Time
-	// By key: when it was there last.
+	// When each trouble was there last, by key.
 	seen map[string]time.Time
-	// By lease and device: when it did something last, or was seen first.
+	// When a lease on a device did something last, or was seen first, by both.
 	active    map[string]time.Time
 	computing map[string]cpuRecord // by lease
-	// By outsider and device.
+	// When an outsider on a device was warned, by both.
 	warned map[string]time.Time
 }
 

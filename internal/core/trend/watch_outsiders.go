@@ -21,7 +21,7 @@ type Outsider struct {
 	Program string // its name
 	// Name of the device: "GPU 3".
 	Place string
-	// For its user; "" none.
+	// The warning for its user; "" none.
 	Warning string
 }
 
@@ -133,7 +133,7 @@ type cpuRecord struct {
 	met time.Time
 	// Zero: no reading yet.
 	since time.Time
-	// Of its processes at that moment.
+	// The time of its processes at that moment.
 	time time.Duration
 	// Its devices were used: they are not forgotten, but wait.
 	used bool

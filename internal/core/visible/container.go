@@ -78,7 +78,7 @@ func chosenParts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevi
 
 type containerReader struct {
 	noter
-	// In the driver's order.
+	// The devices in the driver's order.
 	devices []*gpu.Device
 }
 

@@ -61,7 +61,7 @@ func (e Env) hasAny(names ...string) bool {
 
 // View is what a program would see.
 type View struct {
-	// In logical order; never nil.
+	// The visible devices in logical order; never nil.
 	Visible []Entry `json:"visible"`
 	// One per surprise; never nil.
 	Notes []Note `json:"notes"`
@@ -71,9 +71,9 @@ type View struct {
 type Entry struct {
 	// The number the program uses, from 0 without gaps.
 	Logical int `json:"logical"`
-	// Of the whole device; of the parent for a MIG device.
+	// The index of the whole device; of the parent for a MIG device.
 	Index int `json:"index"`
-	// Of the device, or of the MIG device.
+	// The UUID of the device, or of the MIG device.
 	UUID    gpu.UUID   `json:"uuid"`
 	Parent  gpu.UUID   `json:"parent,omitempty"`  // of a MIG device
 	Profile string     `json:"profile,omitempty"` // of a MIG device

@@ -12,9 +12,9 @@ import (
 
 // Target is a device, or MIG device, that a job is given.
 type Target struct {
-	// Of the whole device.
+	// The index of the whole device.
 	Index int
-	// Of the device, or of the MIG device.
+	// The UUID of the device, or of the MIG device.
 	UUID   gpu.UUID
 	MIG    bool
 	Vendor gpu.Vendor

@@ -27,7 +27,7 @@ const (
 type card struct {
 	// The fields that are known without reading the device itself.
 	device gpu.Device
-	// Of the PCI device, below the root.
+	// The folder of the PCI device, below the root.
 	dir string
 	// KFD node, "" for graphics only.
 	node string

@@ -53,7 +53,7 @@ type frame struct {
 
 	// NAME= and the crash.
 	name [len(crashVariable) + 3]byte
-	// In one string with name, which a zero ends.
+	// The calls, one C string with name, ended by the zero in the padding.
 	calls [fields * fieldSize]byte
 	_     [8]byte
 }

@@ -38,7 +38,7 @@ type DrainMark struct {
 	Since   time.Time `json:"since"`
 	// Driver errors until then do not count any more.
 	Cleared time.Time `json:"cleared"`
-	// Of Cleared: errors without a time are cleared in this boot only.
+	// The boot of Cleared: errors without a time are cleared in this boot only.
 	Boot string `json:"boot"`
 }
 

@@ -32,7 +32,7 @@ type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
 type childRequest struct {
 	ID    int       `json:"id"`
 	Query gpu.Query `json:"query"`
-	// Of the caller for this reading.
+	// The limit of the caller for this reading.
 	Limit  *time.Duration `json:"limit,omitempty"`
 	Listen []gpu.UUID     `json:"listen,omitempty"`
 	// The events with this ID.
@@ -63,7 +63,7 @@ const (
 
 // Child reads through a child of this process. Its methods may be called from several goroutines.
 type Child struct {
-	// Of the driver, for one call.
+	// The deadline of the driver for one call.
 	deadline time.Duration
 	folder   string
 

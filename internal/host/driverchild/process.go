@@ -26,7 +26,7 @@ type childProcess struct {
 
 	mu   sync.Mutex
 	last int
-	// By the ID of their request.
+	// Where each answer is waited for, by the ID of the request.
 	waiting map[int]chan childAnswer
 
 	// Closed when the child has ended.

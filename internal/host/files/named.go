@@ -76,9 +76,9 @@ func isNull(info fs.FileInfo) bool {
 // pipe is the reading end of a pipe that does not block.
 type pipe struct {
 	fd int
-	// For its writer to open it.
+	// The time until when its writer has to open it.
 	late time.Time
-	// By a writer, which may be gone again.
+	// A writer, which may be gone again, has opened it.
 	opened bool
 	speaks time.Duration
 }

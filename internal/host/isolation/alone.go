@@ -19,7 +19,7 @@ import (
 
 // syscallStep is one system call.
 type syscallStep struct {
-	// For people: "cannot what: reason".
+	// What failed, for people: "cannot what: reason".
 	what string
 	call uintptr
 	args [6]uintptr
@@ -40,7 +40,7 @@ type soleThread struct {
 	steps []syscallStep
 	// That a forked child does meanwhile, outside the namespace; nil: no child.
 	child []syscallStep
-	// Of the program that says what failed, with the two numbers below.
+	// The words of the program that says what failed, with the two numbers below.
 	argv **byte
 	envp **byte
 	exe  *byte

@@ -349,7 +349,7 @@ func WriteLockOwner(lock *os.File, place, pid int, start uint64) error {
 // LockOwner is a process that had the lock when it wrote that down.
 type LockOwner struct {
 	PID int
-	// As in /proc/PID/stat.
+	// The start as in /proc/PID/stat.
 	Start uint64
 }
 

@@ -15,7 +15,7 @@ import (
 
 // CreatedObject is an object that was made.
 type CreatedObject struct {
-	// As kubectl takes it: "job.batch".
+	// The kind as kubectl takes it: "job.batch".
 	Kind string          `json:"kind"`
 	Meta kubernetes.Meta `json:"metadata"`
 }

@@ -22,11 +22,11 @@ import (
 // Cluster is a way to one cluster. The zero value of Context and Namespace is what kubectl takes by itself.
 type Cluster struct {
 	Path string // of kubectl
-	// Of kubectl; its KUBECONFIG is obeyed.
+	// The environment of kubectl; its KUBECONFIG is obeyed.
 	Env       []string
 	Context   string
 	Namespace string
-	// For one answer; 0: 20 s.
+	// How long one answer is waited for; 0: 20 s.
 	Patience time.Duration
 }
 

@@ -20,7 +20,7 @@ import (
 // Question is a program that is started to answer one question and ends.
 type Question struct {
 	Path string // file to execute
-	// With the program's name first.
+	// The words, with the program's name first.
 	Args []string
 	// Exactly this environment; of a name that is there twice the first counts.
 	Env []string

@@ -21,7 +21,7 @@ import (
 type Command struct {
 	Path string
 	Argv []string
-	// Of a name that is there twice the first counts.
+	// The environment; of a name that is there twice the first counts.
 	Env []string
 	// nil: our own streams.
 	Out, Err *os.File

@@ -30,7 +30,7 @@ type ChildGroup struct {
 
 // ChildEnd is the end of one of a crew.
 type ChildEnd struct {
-	// In the order of the starts, from 0.
+	// The number in the order of the starts, from 0.
 	Number int
 	PID    int
 	// Exit code; -1 when a signal ended it.

@@ -25,7 +25,7 @@ type groupSignalCounter struct {
 	answer *os.File
 	// Counts of the last answer.
 	told [standardSignals]uint32
-	// Of the group, and not seen by this process yet.
+	// The signals of the group that this process has not seen yet.
 	credit [standardSignals]uint32
 	since  [standardSignals]time.Time // of the credit
 	// It did not answer once.

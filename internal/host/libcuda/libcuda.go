@@ -31,7 +31,7 @@ type ShownDevice struct {
 
 // Answer is what a process with that environment sees.
 type Answer struct {
-	// In the order of their ordinals; never nil.
+	// The devices in the order of their ordinals; never nil.
 	Devices []ShownDevice `json:"devices"`
 	// What cuInit returned (CUresult); 0 is success.
 	Code int `json:"code"`

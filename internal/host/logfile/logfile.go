@@ -42,7 +42,7 @@ type CopyOrders struct {
 type Log struct {
 	// Standard output and error for the command.
 	Out, Err *os.File
-	// Of the process that copies.
+	// The PID of the process that copies.
 	PID int
 
 	path   string

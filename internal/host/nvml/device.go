@@ -13,7 +13,7 @@ type deviceReader struct {
 	lib *Library
 	// Handles of device.MIG, by position.
 	slices []uintptr
-	// Of slices that are not in device.MIG.
+	// The handles of slices that are not in device.MIG.
 	unnamed []uintptr
 	deviceAnswer
 }

@@ -24,7 +24,7 @@ type Library struct {
 	driver string
 	cuda   string
 	count  int
-	// Of one call of Open or Read.
+	// The deadline of one call of Open or Read.
 	deadline time.Duration
 	// Folder with an entry for each device that the kernel driver has.
 	kernel string
@@ -42,7 +42,7 @@ type Library struct {
 
 	// Has one token while no reading runs: readings do not overlap.
 	turn chan struct{}
-	// By index: a goroutine is in a driver call for this device.
+	// Whether a goroutine is in a driver call for each device, by index.
 	busy []atomic.Bool
 	// Goroutines that compare devices.
 	linking atomic.Int32
@@ -50,7 +50,7 @@ type Library struct {
 	listening atomic.Int32
 	// Held while the library is initialised again: no listener starts meanwhile.
 	shut sync.Mutex
-	// By index: the last identity that was read, for a device that stops answering.
+	// The last identity that was read of each device, by index, for one that stops answering.
 	known []gpu.Device
 }
 

@@ -10,12 +10,12 @@ import (
 // processList is one of the driver's process lists. Clients of the multi-process service (MPS) have a list of their
 // own.
 type processList struct {
-	// Without its version.
+	// The name of the function without its version.
 	function string
 	kind     gpu.Kind
 	// Every driver has it, so it is a problem if it is missing.
 	expected bool
-	// By a server, which is in the first list.
+	// A server, which is in the first list, serves these processes.
 	served bool
 }
 

@@ -21,7 +21,7 @@ type parsedReport struct {
 // unassignedDevice is a device with its slices and processes, which are not assigned to it yet.
 type unassignedDevice struct {
 	device gpu.Device
-	// Without UUID until named; with the index unlisted: known by a process alone, or without its instances.
+	// The slices without UUID until named; with the index unlisted: known by a process alone, or without its instances.
 	slices    []gpu.MIGDevice
 	processes []xmlProcess
 	// Readings in whose place nvidia-smi wrote an error.

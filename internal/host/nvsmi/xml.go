@@ -64,7 +64,7 @@ type xmlGPU struct {
 // xmlFabric is the NVLink fabric, and what may be wrong with it.
 type xmlFabric struct {
 	State string `xml:"state"`
-	// Of the probe that made the state.
+	// The status of the probe that made the state.
 	Status    string `xml:"status"`
 	Bandwidth string `xml:"health>bandwidth"` // "Full", "Degraded"
 	Unhealthy string `xml:"health>route_unhealthy"`
@@ -89,13 +89,13 @@ type xmlMIG struct {
 
 type xmlMemory struct {
 	Total string `xml:"total"`
-	// Since 510; before that it is part of used.
+	// The reserve since 510; before that it is part of used.
 	Reserved string `xml:"reserved"`
 	Used     string `xml:"used"`
 }
 
 type xmlPower struct {
-	// Of a second, which the library says where there is one.
+	// The average of a second, which the library says where there is one.
 	Average  string `xml:"average_power_draw"`
 	Draw     string `xml:"power_draw"`
 	Instant  string `xml:"instant_power_draw"`
@@ -118,7 +118,7 @@ type xmlECC struct {
 	SRAMCorrected   string `xml:"sram_correctable"`
 	DRAMCorrected   string `xml:"dram_correctable"`
 	SRAMUncorrected string `xml:"sram_uncorrectable"`
-	// Since 535 in place of sram_uncorrectable.
+	// The parity errors since 535, in place of sram_uncorrectable.
 	SRAMParity      string `xml:"sram_uncorrectable_parity"`
 	SRAMSECDED      string `xml:"sram_uncorrectable_secded"`
 	DRAMUncorrected string `xml:"dram_uncorrectable"`

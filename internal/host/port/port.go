@@ -16,7 +16,7 @@ import (
 // a descriptor of its socket open.
 type KeptPort struct {
 	Number int
-	// Of the socket; closed on exec, see SetInherit.
+	// The descriptor of the socket; closed on exec, see SetInherit.
 	FD int
 }
 

@@ -40,7 +40,7 @@ func (f FS) Libraries(pid int) ([]string, error) {
 type Program struct {
 	// Path of its file, cleaned.
 	Name string
-	// As given, with the program's name first.
+	// The words as given, with the program's name first.
 	Args []string
 	// It has another mount namespace or root folder than the caller, as in a container.
 	Elsewhere bool

@@ -24,7 +24,7 @@ import (
 
 // Commands are those of Slurm, as this user calls them.
 type Commands struct {
-	// Of which only what Slurm's commands need is handed on.
+	// The environment, of which only what Slurm's commands need is handed on.
 	Env      []string
 	Patience time.Duration // for each call
 }

@@ -24,7 +24,7 @@ type View struct {
 	// Entries that are ignored or damaged.
 	Problems   []Problem
 	Generation Generation
-	// By device; a device that is missing never changed.
+	// The last change of each device; a device that is missing never changed.
 	Changes map[gpu.UUID]Change
 	// The record of changes was lost: everything may have changed.
 	Unknown bool

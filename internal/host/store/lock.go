@@ -24,7 +24,7 @@ type folderLock struct {
 	file   atomic.Pointer[lockFile]
 	// Has one token; the goroutine that took it may use the lock.
 	turn chan struct{}
-	// To Ctrl-Z, while the lock is held; used only with the token.
+	// This process ignores Ctrl-Z while the lock is held; used only with the token.
 	deaf bool
 	// Ran past its deadline and may still be granted; used only with the token.
 	late *lockWait

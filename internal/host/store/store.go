@@ -51,14 +51,14 @@ type Folder struct {
 	Owner uint32
 	// Further state folders whose live leases count too.
 	Others []string
-	// For the folder lock.
+	// How long the folder lock is waited for.
 	Deadline time.Duration
 	// Is told of leases that this process has removed, when the folder is not locked any more; may be nil.
 	Ended func([]EndedLease)
 	// The user ids that this user namespace can distinguish.
 	ids  space.IDs
 	lock folderLock
-	// Since the folder was locked.
+	// The leases that have ended since the folder was locked.
 	ended []EndedLease
 }
 
@@ -67,7 +67,7 @@ type Folder struct {
 type EndedLease struct {
 	Lease job.Lease
 	At    time.Time
-	// At is the end; else the lease was found dead, and it ended some time before.
+	// The end was seen, and is At; else the lease was found dead, and it ended some time before.
 	Seen bool
 }
 

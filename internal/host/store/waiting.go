@@ -20,7 +20,7 @@ import (
 // Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, in whatever way. Its
 // descriptors are closed on exec, so a command that replaces this process does not inherit it.
 type Waiting struct {
-	// As other processes read it.
+	// The ticket as other processes read it.
 	Ticket job.Ticket
 	dir    *sys.Dir // tickets/<name>
 	// The folder "gone" in it.

@@ -28,13 +28,13 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	closed bool
-	// By watch descriptor.
+	// The watched folders by watch descriptor.
 	folders map[int32]*watchedFolder
 	// Ends that were reported while the file remains.
 	told map[watchedFile]bool
 	// Files with a lock that ask polls.
 	asking map[watchedFile]bool
-	// Of the latest value in Changed.
+	// The time of the latest value in Changed.
 	last time.Time
 	// Will send one more value.
 	later *time.Timer
@@ -46,7 +46,7 @@ type watchedFolder struct {
 	dir  *os.File
 	path string
 	uid  uint32
-	// Of the files with a lock that keeps the entry or ticket alive.
+	// The suffix of the files with a lock that keeps the entry or ticket alive.
 	suffix string
 }
 

@@ -17,7 +17,7 @@ import (
 // Process is what /proc/PID/stat says, as far as it is needed (proc_pid_stat(5)).
 type Process struct {
 	PID int
-	// As the process chose it.
+	// The name that the process chose.
 	Name string
 	// 'Z' is a zombie, 'X' is dead, 'T' is stopped.
 	State                  byte
@@ -26,7 +26,7 @@ type Process struct {
 	CPU uint64
 	// Clock ticks since boot, whatever the time namespace; together with the PID it names one process for ever.
 	Start uint64
-	// Of a dead one, for its owner and root.
+	// The exit status of a dead one, for its owner and root.
 	Exit unix.WaitStatus
 	// Device number of its controlling terminal; 0: none.
 	Terminal uint64

@@ -60,13 +60,13 @@ func walkPath(path string, follow bool, judge judgeFunc, mode uint32) (int, erro
 type pathWalker struct {
 	// Opened for its place alone.
 	at int
-	// Of it, for messages.
+	// The path of it, for messages.
 	path string
 	// Parts of the path that are still to go.
 	rest  []string
 	links int // that were followed
 	judge judgeFunc
-	// Of folders that are missing; 0: they are not made.
+	// The mode of folders that are missing; 0: they are not made.
 	mode uint32
 	shut privateDepth
 }

@@ -29,7 +29,7 @@ import (
 // Line is one line of a file.
 type Line struct {
 	File int // as Add numbered it
-	// Without its end; until the next call only.
+	// The text without its end; until the next call only.
 	Text []byte
 	// It ended with a carriage return: a terminal shows the next line in its place.
 	Over bool

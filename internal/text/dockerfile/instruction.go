@@ -11,7 +11,7 @@ import (
 // characters.
 type instruction struct {
 	text string
-	// Of each byte of text, and of its end.
+	// The spot of each byte of text, and of its end.
 	spots []spot
 	// Where the arguments begin, after the flags.
 	args int

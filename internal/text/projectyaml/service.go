@@ -16,7 +16,7 @@ import (
 type serviceReader struct {
 	*reader
 	service.Service
-	// Of the keys that it has.
+	// The places of the keys that it has.
 	at map[string]source.Place
 }
 

@@ -15,7 +15,7 @@ type reader struct {
 	shift  int
 	unread int // lines
 	steps  []lint.Step
-	// Of the next command.
+	// What joins the next command.
 	join      string
 	loops     int // seen so far
 	processes int // seen so far

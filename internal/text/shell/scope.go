@@ -15,11 +15,11 @@ import (
 type scope struct {
 	in      string // the function
 	process string // as in lint.Step
-	// Of processes within each other.
+	// The number of processes within each other.
 	depth int
-	// Inside a branch or loop.
+	// The scope is inside a branch or loop.
 	maybe bool
-	// Inside what runs in the background.
+	// The scope is inside what runs in the background.
 	beside bool
 	// The variables that were found to be empty: what they are given here is a default.
 	empty []string

@@ -65,7 +65,7 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 // request is what the options have said so far.
 type request struct {
 	flags map[string]string
-	// Of the job, or of each task.
+	// The GPUs of the job, or of each task.
 	gpus      int
 	isPerTask bool // gpus
 	// Gpus were asked for.

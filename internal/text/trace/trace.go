@@ -79,7 +79,7 @@ type jobCollector struct {
 	left  struct{ noGPU, unfinished, backwards, steps int } // out of the trace
 	// Counted as whole GPUs.
 	shares int
-	// Before the line above them.
+	// The jobs that arrived before the one in the line above them.
 	early int
 	last  int64
 	most  int // jobs

@@ -42,7 +42,7 @@ const (
 // Key is one key of such a file. Reading, the JSON Schema and the reference page are made of tables of them.
 type Key struct {
 	Name string
-	// Of gpuard run that it stands for; "" for none.
+	// The flag of gpuard run that it stands for; "" for none.
 	Flag  string
 	Takes Takes
 	// All that it can be, where that is known.

@@ -29,9 +29,9 @@ const (
 // Node is one value. A nil node is an absent one, and every method answers for it.
 type Node struct {
 	Kind Kind
-	// Of a scalar, without quotes and escapes; a number or a word stays as it is written.
+	// The text of a scalar, without quotes and escapes; a number or a word stays as it is written.
 	Text string
-	// As written, with quotes.
+	// The text as written, with quotes.
 	Raw  string
 	Null bool // nothing, null or ~
 	// A scalar without quotes.
@@ -158,7 +158,7 @@ type reader struct {
 	bom     int
 	anchors map[string]*Node
 	deep    bool
-	// Of the token before, from where the next one is looked for.
+	// The spot of the token before, from where the next one is looked for.
 	last spot
 	// The first thing that the parser lets through though it is not YAML.
 	wrong *Error

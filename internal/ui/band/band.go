@@ -31,11 +31,11 @@ const (
 // Painter draws bands and the axis above them.
 type Painter struct {
 	timeline.Picture
-	// Of users: which colour.
+	// The ranks of users: which colour.
 	Ranks map[string]int
 	Say   func(string) string // translates
 	Zone  *time.Location      // of the reader
-	// Of the report, for the right end of the axis; zero: the end of the picture.
+	// The time of the report, for the right end of the axis; zero: the end of the picture.
 	Now time.Time
 }
 

@@ -10,11 +10,11 @@ import (
 type Bars struct {
 	Title string
 	Names []string // from the top
-	// Behind the length of each bar; nil: none.
+	// The notes behind the length of each bar; nil: none.
 	Notes []string
 	// What the parts of a bar are; one needs no legend.
 	Parts []string
-	// For each part that of each name.
+	// The size of each name, for each part.
 	Sizes [][]float64
 	Unit  string // behind each number
 	Dark  bool

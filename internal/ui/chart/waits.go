@@ -63,7 +63,7 @@ type lineChart struct {
 	title, unit string
 	labels      []string // of the places
 	names       []string // of the curves
-	// For each curve that of each place; nil leaves a gap.
+	// The value of each place, for each curve; nil leaves a gap.
 	values [][]*float64
 }
 

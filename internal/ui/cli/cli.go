@@ -30,16 +30,16 @@ import (
 type Program struct {
 	Host     *machine.Host
 	Out, Err io.Writer
-	// Without the program's name.
+	// The words without the program's name.
 	Args []string
-	// In the order of the help.
+	// The commands in the order of the help.
 	Commands []Command
 	// What only gpuard-view has.
 	Views Views
 
 	// What configuration files set.
 	Defaults defaults
-	// Of what was done, for the JSON answer.
+	// The remarks on what was done, for the JSON answer.
 	Remarks []string
 
 	language translate.Language

@@ -60,7 +60,7 @@ func WriteJSON(w io.Writer, v any) error {
 
 // errorAnswer is the JSON answer of a command that failed.
 type errorAnswer struct {
-	// Of the command, such as "gpuard.run/1".
+	// The schema of the command, such as "gpuard.run/1".
 	Schema string `json:"schema"`
 	// What failed and why: "cannot …".
 	Error string `json:"error"`

@@ -25,9 +25,9 @@ type loggedLine struct {
 type Printer struct {
 	Out  io.Writer
 	term console.Term
-	// In the order of their colours.
+	// The names in the order of their colours.
 	Names []string
-	// Of the longest name.
+	// The width of the longest name.
 	width int
 	// One instance: no names.
 	Alone bool

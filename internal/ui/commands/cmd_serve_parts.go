@@ -30,7 +30,7 @@ import (
 type servicesAnswer struct {
 	// "gpuard.services/1".
 	Schema string `json:"schema"`
-	// Of the user who runs gpuard serve.
+	// The projects of the user who runs gpuard serve.
 	Projects []projectUp `json:"projects"`
 }
 

@@ -11,18 +11,18 @@ import (
 type TableRow struct {
 	Name  string
 	State Span
-	// On which GPUs it runs, or what it asks for.
+	// The GPUs on which it runs, or what it asks for.
 	Where string
-	// Of its command; 0 none.
+	// The PID of its command; 0 none.
 	PID   int
 	Ended string // when it ended
 	// How long it runs or waits, or ran.
 	Since string
 	// What it is, where its name does not say so.
 	About string
-	// Behind that: ", in about 5 min".
+	// The time behind that: ", in about 5 min".
 	When string
-	// Behind that, for people.
+	// The note behind that, for people.
 	Note   string
 	Remark string // below the line
 }

@@ -26,7 +26,7 @@ type Term struct {
 	// The locale's character set.
 	UTF8 bool
 
-	// For who calls DescribeTerminal to set.
+	// The language, for the caller of DescribeTerminal to set.
 	Language translate.Language
 }
 

@@ -16,7 +16,7 @@ import (
 // ownFlag is a flag that asks for nothing of a job, for which core/option has a row.
 type ownFlag struct {
 	name string
-	// Under which the help of a command with many flags shows it; "" where no such command has it.
+	// The heading under which the help of a command with many flags shows it; "" where no such command has it.
 	group option.Group
 	// An example of its value; "" for a switch.
 	sample string

@@ -114,7 +114,7 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 type reasonLine struct {
 	label, word, text string
 	verdict           job.Verdict
-	// Of devices that may be named together; nil of one with a name of its own.
+	// The indexes of devices that may be named together; nil of one with a name of its own.
 	indexes []int
 }
 

@@ -30,7 +30,7 @@ type bandCell struct {
 	load float64
 	// Who had the device in it, each once.
 	users []string
-	// Of the first of them; "" none.
+	// The lease of the first of them; "" none.
 	lease string
 }
 

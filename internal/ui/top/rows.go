@@ -18,7 +18,7 @@ type row struct {
 	// That stays when the list changes.
 	id   string
 	kind kind
-	// Of a lease or a request: its ID; of a process: its number.
+	// The ID of a lease or a request; the number of a process.
 	name string
 	// Places in the report.
 	devices []int
@@ -33,12 +33,12 @@ type row struct {
 	memory *gpu.Bytes
 	// What its memory is a part of.
 	room *gpu.Bytes
-	// On the computer itself.
+	// The work on the computer itself.
 	work  *computerUse
 	since *time.Time
-	// In a few characters: "14:20", "~14:20", "no lease".
+	// The end in a few characters: "14:20", "~14:20", "no lease".
 	end string
-	// For the line about the chosen row.
+	// The remark for the line about the chosen row.
 	remark string
 	// Something about it should be looked at.
 	odd bool
@@ -73,7 +73,7 @@ type rowBuilder struct {
 	s     *status.Report
 	works map[string]computerUse // by lease
 	queue *queueSeen
-	// Of the requests of the report.
+	// The starts of the requests of the report.
 	starts []time.Time
 	me     string
 }

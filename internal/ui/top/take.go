@@ -12,7 +12,7 @@ import (
 
 // readingHistory is what the screen keeps of readings before the present one.
 type readingHistory struct {
-	// Of the last day, from before this screen began.
+	// The minutes of the last day, from before this screen began.
 	before []trend.Minute
 	pasts  map[gpu.UUID]*deviceHistory
 	// Share of its memory by row, of the last readings.

@@ -12,7 +12,7 @@ import (
 // theme is how the screen is coloured. No colour says anything that the text does not say, too.
 type theme struct {
 	name string
-	// Of the first users that are seen; further ones are grey.
+	// The colours of the first users that are seen; further ones are grey.
 	users []string
 	good, warn, bad, low, high,
 	dim string // "" is the colour of the terminal
@@ -102,7 +102,7 @@ type screenStyle struct {
 	asks     bool
 	language translate.Language
 	me       string
-	// Of users, in the order in which they were seen: that of their colours.
+	// The names of users in the order in which they were seen: that of their colours.
 	names []string
 }
 

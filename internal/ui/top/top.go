@@ -150,7 +150,7 @@ type (
 		workers  map[string][]observe.Worker
 		computer observe.Computer
 		queue    queueSeen
-		// Of what was read beside it.
+		// The time of what was read beside it.
 		at time.Time
 	}
 	outcome string

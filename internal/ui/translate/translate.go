@@ -110,7 +110,7 @@ var separators = [...]separator{{"; ", "；", true}, {", or ", "，或者", true
 
 // catalogueEntry is an entry of a catalogue.
 type catalogueEntry struct {
-	// Of the English sentence, between its holes.
+	// The parts of the English sentence, between its holes.
 	parts []string
 	holes []placeholder
 	// The same in the language, with {1} for the first hole.

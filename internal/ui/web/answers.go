@@ -97,7 +97,7 @@ func (s *Site) serveDay(w http.ResponseWriter, _ *http.Request) {
 type Index struct {
 	Schema string   `json:"schema"` // "gpuard.api/1"
 	Paths  []string `json:"paths"`  // to be read
-	// To be asked for by POST with the token; empty without --token-file.
+	// The actions to be asked for by POST with the token; empty without --token-file.
 	Actions []string `json:"actions"`
 }
 

@@ -25,7 +25,7 @@ type finding struct {
 	Began time.Time
 	// Anchor of the device; "" of doctor's.
 	Row string
-	// Of a process that may be ended here; 0 none.
+	// The PID of a process that may be ended here; 0 none.
 	PID   int
 	Owner string // of that process
 }

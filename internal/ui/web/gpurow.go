@@ -19,7 +19,7 @@ import (
 type gpuRow struct {
 	*status.Device
 	Place int // in the report
-	// Of the row, and of its band.
+	// The ids of the row and of its band.
 	ID, Part string
 	Title    string // "GPU 5"
 	// Shows its details, or hides them.

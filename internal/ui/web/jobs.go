@@ -15,7 +15,7 @@ import (
 // runRow is a job that runs, on all of its devices.
 type runRow struct {
 	status.Lease
-	// Of the queue; 0 none.
+	// The number in the queue; 0 none.
 	Number  int
 	Own     bool
 	Devices []*status.Device

@@ -19,13 +19,13 @@ import (
 type layout struct {
 	key     string
 	picture timeline.Picture
-	// Of users, by what they had in a month, so that a colour stays.
+	// The place of each user by GPU-hours in a month, so that a colour stays.
 	ranks  map[string]int
 	users  []trend.Use
 	tables []useTable
 	// The user who serves may take devices out of use.
 	drains bool
-	// Since when devices are lost or do not answer, where that is known.
+	// The times since when devices are lost or do not answer, where that is known.
 	silent map[gpu.UUID]time.Time
 	bands  map[string][]template.HTML // by language
 }
@@ -102,7 +102,7 @@ func newLayout(c *pageData, seen *observe.Snapshot, past []trend.EndedLease) *la
 // legendUser is a user in the legend.
 type legendUser struct {
 	trend.Use
-	// Of all hours granted in the period.
+	// The part of all GPU-hours granted in the period.
 	Part  float64
 	Shape template.HTMLAttr
 }

@@ -16,13 +16,13 @@ type pageUpdater struct {
 	pages pageTemplates
 
 	mu sync.Mutex
-	// By the name of the source.
+	// The last reading of each source, by its name.
 	kept map[string]*sourceReading
-	// By the name of the answer.
+	// The encoded answers, by their names.
 	encoded map[string]encodedAnswer
 	lines   map[*openPage]bool // open pages
 	laid    map[int]*layout    // by the days
-	// Of findings: when each was seen first.
+	// When each finding was seen first.
 	found map[string]time.Time
 }
 

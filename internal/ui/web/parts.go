@@ -17,7 +17,7 @@ import (
 
 // pagePart is what is sent of the page when it changes.
 type pagePart struct {
-	// Of the element with data-part.
+	// The name of the element with data-part.
 	Name string        `json:"part"`
 	Body template.HTML `json:"html"`
 }

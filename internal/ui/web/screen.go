@@ -24,7 +24,7 @@ import (
 // pageView is what a page was asked to show. Pages of the same sight get the same sections.
 type pageView struct {
 	language string
-	// Of the bands and the history: one of periods.
+	// The days of the bands and the history: one of periods.
 	days int
 	// Whose details are shown; "" none.
 	gpu gpu.UUID
@@ -85,7 +85,7 @@ type pageData struct {
 	*band.Painter
 	site *Site
 	Host string
-	// Without what only its reader may know.
+	// The report without what only its reader may know.
 	Report  status.Report
 	Trouble string
 	Answer  glance.Answer

@@ -29,9 +29,9 @@ type Site struct {
 	Observer *observe.Observer
 	Sources  []observe.Source
 	Actions  []observe.Action
-	// For Actions; "" forbids them.
+	// The token for Actions; "" forbids them.
 	Token string
-	// Of this machine, by which it may be asked besides its addresses.
+	// The names of this machine by which it may be asked besides its addresses.
 	Names   []string
 	Host    string // shown on the page
 	Version string
@@ -40,7 +40,7 @@ type Site struct {
 	Owner string
 
 	live pageUpdater
-	// For tests; nil: what Observer sees.
+	// The watch of a test; nil: what Observer sees.
 	watch func() observe.Snapshot
 }
 

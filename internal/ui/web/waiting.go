@@ -53,7 +53,7 @@ func (g *waitGroup) waiterText() string {
 
 // waitRow is a job that waits, or an array of them.
 type waitRow struct {
-	// In the line of the machine, of the first of several; 0: none.
+	// The place in the line of the machine, of the first of several; 0: none.
 	Place int
 	// It is not in the line yet.
 	Late bool

@@ -67,7 +67,7 @@ type historyAnswer struct {
 	Schema string `json:"schema"` // "gpuard.history/1"
 	// Those that have ended, by number; none with --by.
 	Jobs []userqueue.Entry `json:"jobs"`
-	// Of --by: the largest first; days in their order.
+	// The use for --by: the largest first; days in their order.
 	Use []trend.Use `json:"use"`
 }
 

@@ -95,7 +95,7 @@ type submitAnswer struct {
 	Engine string `json:"engine"`
 	// What the engine calls the first; "" on this machine.
 	ID string `json:"engine_job"`
-	// Of --dry-run: what the engine says of it; nothing was handed in.
+	// The answer of the engine to --dry-run; nothing was handed in.
 	Test string `json:"test"`
 }
 

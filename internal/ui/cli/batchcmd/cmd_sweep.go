@@ -242,7 +242,7 @@ type sweepPreview struct {
 	Schema string `json:"schema"` // "gpuard.sweep/1"
 	// How many there would be.
 	Runs int `json:"runs"`
-	// Of the runs in commands.
+	// The numbers of the runs in commands.
 	Numbers []int `json:"numbers"`
 	// The words of some runs, including the first and the last.
 	Commands [][]string `json:"commands"`

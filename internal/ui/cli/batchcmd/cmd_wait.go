@@ -122,11 +122,11 @@ func SplitEnded(list []userqueue.Entry) (over, open []*userqueue.Entry) {
 type Follower struct {
 	P *cli.Program
 	Q *userqueue.Queue
-	// Of the keeper; nil: there is none.
+	// The end of the keeper; nil: there is none.
 	ended <-chan struct{}
 	// When the keeper was started last.
 	started time.Time
-	// In short succession.
+	// The starts in short succession.
 	starts int
 	said   string
 	// When the other schedulers were asked last.

@@ -23,9 +23,9 @@ type clusterAnswer struct {
 	Schema string `json:"schema"` // "gpuard.doctor/1"
 	check.Diagnosis
 	Engine string `json:"engine"` // "kubernetes"
-	// Of kubectl; "" in a pod.
+	// The context of kubectl; "" in a pod.
 	Context string `json:"context"`
-	// In which jobs are made.
+	// The namespace in which jobs are made.
 	Namespace string        `json:"namespace"`
 	Nodes     []clusterNode `json:"nodes"` // with GPUs, by name
 }
@@ -33,12 +33,12 @@ type clusterAnswer struct {
 // clusterNode is a node with GPUs.
 type clusterNode struct {
 	Node string `json:"node"` // its name
-	// As its label or its driver has it; "" unknown.
+	// The model as its label or its driver has it; "" unknown.
 	Model string `json:"model"`
 	// What offers them: "plugin", or "dra" for claims.
 	By   string `json:"by"`
 	GPUs int    `json:"gpus"` // all that it offers
-	// By pods or claims; null unknown.
+	// The GPUs that pods or claims have; null unknown.
 	Taken *int `json:"taken"`
 	// Why it takes no new jobs: "cordoned", "not ready"; "" it does.
 	Off string `json:"off"`

@@ -75,7 +75,7 @@ type PsInstance struct {
 	State   service.State `json:"state"`   // its state
 	// It can be used, by the key ready of its service.
 	Ready bool `json:"ready"`
-	// By the key healthy of its service; null without that key, or before an answer.
+	// The answer of the key healthy of its service; null without that key, or before an answer.
 	Healthy *bool `json:"healthy"`
 	// why it waits, how it ended, or why it was refused or is unhealthy; "" for none.
 	Why string `json:"why"`
@@ -83,17 +83,17 @@ type PsInstance struct {
 	Wanted bool `json:"wanted"`
 	// It was started with the settings that the file has now.
 	Current bool `json:"current"`
-	// Of its command; 0 when it does not run.
+	// The PID of its command; 0 when it does not run.
 	PID int `json:"pid"`
 	// "" without a device.
 	Lease string `json:"lease"`
-	// In the order that it sees them.
+	// The devices in the order that it sees them.
 	Devices []job.Given `json:"devices"`
-	// Of the memory of each of them; 0 for whole devices.
+	// The share of the memory of each of them; 0 for whole devices.
 	Share gpu.Bytes `json:"share"`
-	// Of its state; null when it was never started.
+	// The begin of its state; null when it was never started.
 	Since *time.Time `json:"since"`
-	// Since it was started by up or restart.
+	// The restarts since it was started by up or restart.
 	Restarts int `json:"restarts"`
 	// Code of its last end; null before the first, after a signal, and if it was not seen.
 	Exit *int `json:"exit"`
@@ -103,7 +103,7 @@ type PsInstance struct {
 	Command []string `json:"command"`
 	// File with its output.
 	Log string `json:"log"`
-	// Of this machine, that its check of readiness or health asks; 0 none.
+	// The port of this machine that its check of readiness or health asks; 0 none.
 	Port int `json:"port,omitempty"`
 }
 

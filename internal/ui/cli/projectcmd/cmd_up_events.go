@@ -14,7 +14,7 @@ import (
 type eventFinder struct {
 	before map[string]services.Row
 	only   func(*services.Row) bool
-	// Of the instances when first seen, dependencies first.
+	// The order of the instances when first seen, dependencies first.
 	order []string
 	// Instances whose end was reported, and which did not start again.
 	ended map[string]bool

@@ -149,7 +149,7 @@ type runAnswer struct {
 	// The command's; 0 for --dry-run.
 	PID int `json:"pid"`
 	job.Plan
-	// Of --torchrun and --ranks.
+	// The plan of --torchrun and --ranks.
 	Ranks *ranks.Plan `json:"ranks,omitempty"`
 }
 

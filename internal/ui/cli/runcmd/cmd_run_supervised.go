@@ -20,7 +20,7 @@ import (
 type runEndAnswer struct {
 	// "gpuard.run-end/1".
 	Schema string `json:"schema"`
-	// Of the last start; "" without a device.
+	// The lease of the last start; "" without a device.
 	Lease   string      `json:"lease"`
 	Devices []job.Given `json:"devices"` // of the last start
 	// How often the command was started.

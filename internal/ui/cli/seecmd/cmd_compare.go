@@ -108,7 +108,7 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 // compareAnswer is the JSON answer of compare.
 type compareAnswer struct {
 	Schema string `json:"schema"` // "gpuard.compare/1"
-	// In the order they were given.
+	// The commands in the order they were given.
 	Commands []comparedCommand `json:"commands"`
 	// That were used, without MIG slices.
 	GPUs []comparedGPU `json:"gpus"`

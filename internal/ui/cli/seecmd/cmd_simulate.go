@@ -90,7 +90,7 @@ type simulateAnswer struct {
 	Trace  traceAnswer `json:"trace"` // what was replayed
 	// What of it was made up, in words.
 	Synthetic []string `json:"synthetic"`
-	// Of each number of GPUs with each policy.
+	// The results of each number of GPUs with each policy.
 	Results []sim.Result `json:"results"`
 }
 
@@ -101,7 +101,7 @@ type traceAnswer struct {
 	Format string `json:"format"` // in words
 	Jobs   int    `json:"jobs"`   // in it
 	Users  int    `json:"users"`  // in it
-	// From the first arrival to the last.
+	// The time from the first arrival to the last.
 	Span float64 `json:"span_seconds"`
 	// What was left out or changed, with counts.
 	Remarks []string `json:"remarks"`
