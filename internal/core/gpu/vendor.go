@@ -19,15 +19,15 @@ func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
 // VendorFacts are the names by which vendors differ.
 type VendorFacts struct {
 	vendor Vendor
-	// For people.
+	// The name for people.
 	Name string
-	// Under which programs number its devices: "cuda" in cuda:0.
+	// The word under which programs number its devices: "cuda" in cuda:0.
 	Runtime string
-	// Of tinygrad's own driver for them; "" where it has none.
+	// The name of tinygrad's own driver for them; "" where it has none.
 	Tinygrad string
-	// Of a device file below /dev, without its number, which is Device.Minor; "" where it is not known.
+	// The name of a device file below /dev, without its number, which is Device.Minor; "" where it is not known.
 	Node string
-	// Of the file below /dev that programs open for computing, whatever the device; "" where it is not known.
+	// The name of the file below /dev that programs open for computing, whatever the device; "" where it is not known.
 	SharedNode string
 }
 
