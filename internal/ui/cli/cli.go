@@ -69,6 +69,16 @@ func (p *Program) Answer(form string, args ...any) error {
 	return err
 }
 
+// Show writes the answer of a command: as JSON, or what view puts on a page.
+func (p *Program) Show(asJSON bool, answer any, view func(*console.Page)) error {
+	if asJSON {
+		return WriteJSON(p.Out, answer)
+	}
+	console.Draw(p.Out, p.Term(p.Out), view)
+
+	return nil
+}
+
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
 // command.
 func Main(ctx context.Context, p *Program) int {
@@ -111,12 +121,6 @@ func Main(ctx context.Context, p *Program) int {
 	p.failEval(cmd)
 
 	return f.Code
-}
-
-// makeCommand makes the command of this name.
-func (p *Program) makeCommand(name string) *cobra.Command {
-	i := slices.IndexFunc(p.Commands, func(c Command) bool { return c.Name == name })
-	return p.Commands[i].Make(p)
 }
 
 // RootCommand makes gpuard with the command that the arguments name, or with all.
@@ -169,7 +173,8 @@ so that no other job gets it, sets the right variables and starts your command.`
 		root.ResetCommands()
 	}
 
-	status := p.makeCommand("status")
+	status := p.Commands[slices.IndexFunc(p.Commands, func(c Command) bool { return c.Name == "status" })].Make(p)
+	giveExitCodes(status)
 	root.RunE = status.RunE
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if flagset.IsSet(cmd, "watch") {

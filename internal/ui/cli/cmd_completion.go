@@ -37,12 +37,12 @@ key, for bash, zsh, fish or powershell.`,
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("cannot write a completion script: name the shell, such as gpuard completion %s", p.callerShell(shells))
+				return failure.Usagef("cannot write a completion script: name the shell, such as gpuard completion %s", p.callerShell(shells))
 			}
 			if len(args) > 1 || !slices.Contains(shells, args[0]) {
-				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
+				return failure.Usagef("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
 			}
-			return failure.WithExitCode(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
+			return completionScript(cmd.Root(), args[0], p.Out)
 		},
 	}
 }

@@ -5,8 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/ui/cmdtable"
+	"gpuard/internal/ui/failure"
 )
 
 // Command is a row of the table of commands. What depends on which command it is stands here, and nowhere else.
@@ -34,6 +36,23 @@ func (p *Program) addCommand(root *cobra.Command, i int) *cobra.Command {
 	cmd := row.Make(p)
 	cmd.Annotations = map[string]string{cmdtable.RowOrder: fmt.Sprintf("%03d", i), cmdtable.RowGroup: string(row.Group), cmdtable.RowOn: row.On, cmdtable.RowKind: string(row.Kind), cmdtable.RowDone: row.Done, cmdtable.RowWrong: row.Wrong}
 	root.AddCommand(cmd)
+	giveExitCodes(cmd)
 
 	return cmd
+}
+
+// giveExitCodes gives the errors of a command, and of those below it, the exit codes of its kind.
+func giveExitCodes(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		giveExitCodes(below)
+	}
+
+	code := exit.RunCode
+	if cmdtable.KindOf(cmd) == cmdtable.KindAnswer {
+		code = exit.PlainCode
+	}
+
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failure.WithExitCode(run(cmd, args), code) }
+	}
 }

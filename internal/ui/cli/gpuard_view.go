@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/sim"
 	"gpuard/internal/core/trend"
+	"gpuard/internal/ui/failure"
 )
 
 // NewPrinter is a printer of log lines on standard output.
@@ -39,6 +41,32 @@ type Views struct {
 
 // Say says a text in the language of the user.
 type Say = func(text string) string
+
+// CheckChart refuses a name of a picture that does not say its kind; "" is none.
+func CheckChart(file string) error {
+	if kind := filepath.Ext(file); file != "" && kind != ".svg" && kind != ".png" {
+		return failure.Usagef("cannot draw into %s: its name must end in .svg or .png", file)
+	}
+	return nil
+}
+
+// WriteChart draws a picture into a file; "" is none.
+func WriteChart(file string, draw func(png bool) ([]byte, error)) error {
+	if file == "" {
+		return nil
+	}
+
+	picture, err := draw(filepath.Ext(file) == ".png")
+	if err == nil {
+		err = machine.WriteFile(file, picture, 0o666)
+	}
+
+	if err != nil {
+		return fmt.Errorf("cannot write the chart: %w", err)
+	}
+
+	return nil
+}
 
 // BecomeView becomes gpuard-view, with the same arguments.
 func (p *Program) BecomeView() error {

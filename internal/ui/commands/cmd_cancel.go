@@ -44,9 +44,7 @@ did not start: gpuard evict.`,
   gpuard cancel k3f9                       the run that has this lease
   gpuard cancel train                      a service, as gpuard down does`,
 		ValidArgsFunction: completeCancel(p),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return cancelAll(cmd.Context(), p, args, now) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return cancelAll(cmd.Context(), p, args, now) },
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill runs and services immediately")
 

@@ -29,9 +29,7 @@ log_limit) is renamed; the file that was renamed before it is removed.`,
   gpuard logs node-0 | grep error          one instance: lines without its name
   gpuard logs -f 17                        job 17 of your queue, until it ends`,
 		ValidArgsFunction: projectcmd.CompleteServices(p, &o.ProjectFlags, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return showLogs(cmd.Context(), p, o, args) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return showLogs(cmd.Context(), p, o, args) },
 	}
 
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new lines as they are written")

@@ -44,9 +44,7 @@ Ctrl-C ends gpuard serve.`,
   gpuard serve --token-file ~/.gpuard-token
   ssh -L 8470:127.0.0.1:8470 box           then open it on your own machine`,
 		Args: flagset.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error { return startServe(p, cmd, o) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return startServe(p, cmd, o) },
 	}
 
 	setupcmd.AddPageFlags(cmd, o)

@@ -33,22 +33,20 @@ NO_COLOR is obeyed: each colour is said in words, too.`,
 		Example: "  gpuard top\n  gpuard top --theme light\n  gpuard top --machine demo",
 		Args:    flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				if !slices.Contains(topThemes(), theme) {
-					return failure.Usagef("cannot use --theme %q: it is one of %s", theme, strings.Join(topThemes(), ", "))
-				}
-				if !p.Term(p.Out).TTY {
-					return failure.Usagef("cannot show a screen: this is no terminal; gpuard status shows the same once")
-				}
-				if p.Views.Top == nil {
-					return p.BecomeView()
-				}
+			if !slices.Contains(topThemes(), theme) {
+				return failure.Usagef("cannot use --theme %q: it is one of %s", theme, strings.Join(topThemes(), ", "))
+			}
+			if !p.Term(p.Out).TTY {
+				return failure.Usagef("cannot show a screen: this is no terminal; gpuard status shows the same once")
+			}
+			if p.Views.Top == nil {
+				return p.BecomeView()
+			}
 
-				view := newView(p)
-				view.Theme = theme
+			view := newView(p)
+			view.Theme = theme
 
-				return p.Views.Top(cmd.Context(), view)
-			})
+			return p.Views.Top(cmd.Context(), view)
 		},
 	}
 

@@ -24,10 +24,7 @@ func ElapsedText(d time.Duration) string {
 
 // PercentText is a share from 0 to 1 as per cent, "-" where it is not known.
 func PercentText(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f %%", *v*100)
+	return prose.ValueOr(v, "-", func(n float64) string { return fmt.Sprintf("%.0f %%", n*100) })
 }
 
 // Widths of terminals, in columns.

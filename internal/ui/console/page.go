@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"strings"
 
 	"gpuard/internal/core/prose"
@@ -34,6 +35,13 @@ func (s Style) Span(text string) Span { return Span{Style: s, Text: text} }
 type Page struct {
 	Term Term
 	Out  strings.Builder
+}
+
+// Draw writes what view puts on a page.
+func Draw(w io.Writer, t Term, view func(*Page)) {
+	p := Page{Term: t}
+	view(&p)
+	_, _ = io.WriteString(w, p.Out.String())
 }
 
 // Text makes text of other origin safe for this terminal. Call it before measuring the text.

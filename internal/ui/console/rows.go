@@ -29,24 +29,29 @@ type TableRow struct {
 
 // RowHeads are the titles of the columns. Where PID, Ended or About is empty there is no such column; only one of the
 // first two is there.
-type RowHeads struct{ Name, State, PID, Ended, Since, About string }
+type RowHeads struct {
+	Name, State, PID, Ended, Since, About string
+	// Names are numbers.
+	Number bool
+}
 
-// RowsPage writes such a table.
-type RowsPage struct {
-	Page
-	heads                           RowHeads
-	Number                          bool // names are numbers
-	name, state, where, mark, since int  // widths
+// rowTable writes such a table.
+type rowTable struct {
+	*Page
+	heads RowHeads
+	// Widths.
+	name, state, where, mark, since int
 }
 
 // WriteTable writes the rows. No line is wider than the terminal; below 60 columns a row takes two lines.
-func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
+func (p *Page) WriteTable(heads RowHeads, rows []TableRow) {
+	v := rowTable{Page: p}
 	if v.Term.Width <= 0 {
 		v.Term.Width = UsualWidth
 	}
 
 	in := v.Term.Translate
-	v.heads = RowHeads{in(heads.Name), in(heads.State), in(heads.PID), in(heads.Ended), in(heads.Since), in(heads.About)}
+	v.heads = RowHeads{in(heads.Name), in(heads.State), in(heads.PID), in(heads.Ended), in(heads.Since), in(heads.About), heads.Number}
 	rows = v.translateRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
@@ -59,7 +64,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 }
 
 // translateRows says states, places and times in the language of the terminal. Names and commands stay as they are.
-func (v *RowsPage) translateRows(rows []TableRow) []TableRow {
+func (v *rowTable) translateRows(rows []TableRow) []TableRow {
 	said := slices.Clone(rows)
 	for i := range said {
 		r := &said[i]
@@ -70,7 +75,7 @@ func (v *RowsPage) translateRows(rows []TableRow) []TableRow {
 }
 
 // measureColumns sets the widths of the columns.
-func (v *RowsPage) measureColumns(rows []TableRow) {
+func (v *rowTable) measureColumns(rows []TableRow) {
 	v.name, v.state, v.where, v.mark, v.since = CellWidth(v.heads.Name), CellWidth(v.heads.State), CellWidth(v.Term.Translate("ON")), CellWidth(v.heads.PID+v.heads.Ended), CellWidth(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
@@ -95,8 +100,8 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 }
 
 // writeColumns writes a row in its columns.
-func (v *RowsPage) writeColumns(s Style, r TableRow, mark string) {
-	line := []Span{s.Span(Pad(v.Text(r.Name), v.name, v.Number, v.Ellipsis()) + ColumnGap), r.State.Style.Span(Pad(r.State.Text, v.state, false, "")), s.Span(ColumnGap + Pad(v.Text(r.Where), v.where, false, v.Ellipsis()) + ColumnGap)}
+func (v *rowTable) writeColumns(s Style, r TableRow, mark string) {
+	line := []Span{s.Span(Pad(v.Text(r.Name), v.name, v.heads.Number, v.Ellipsis()) + ColumnGap), r.State.Style.Span(Pad(r.State.Text, v.state, false, "")), s.Span(ColumnGap + Pad(v.Text(r.Where), v.where, false, v.Ellipsis()) + ColumnGap)}
 	if v.hasMark() {
 		line = append(line, s.Span(Pad(mark, v.mark, true, "")+ColumnGap))
 	}
@@ -110,7 +115,7 @@ func (v *RowsPage) writeColumns(s Style, r TableRow, mark string) {
 }
 
 // writeRow writes a row, in two lines on a narrow terminal, and what there is to say of it.
-func (v *RowsPage) writeRow(r *TableRow) {
+func (v *rowTable) writeRow(r *TableRow) {
 	indent := "  "
 	if v.Term.Width >= TableWidth {
 		v.writeColumns(Normal, *r, v.markOf(r))
@@ -142,10 +147,10 @@ func (v *RowsPage) writeRow(r *TableRow) {
 }
 
 // hasMark reports whether there is a column behind the places: PIDs, or when something ended.
-func (v *RowsPage) hasMark() bool { return v.heads.PID+v.heads.Ended != "" }
+func (v *rowTable) hasMark() bool { return v.heads.PID+v.heads.Ended != "" }
 
 // markOf is what a row has in that column.
-func (v *RowsPage) markOf(r *TableRow) string {
+func (v *rowTable) markOf(r *TableRow) string {
 	if v.heads.Ended != "" {
 		return cmp.Or(r.Ended, "-")
 	}

@@ -8,15 +8,13 @@ import (
 	"gpuard/internal/app/exit"
 )
 
-// WithExitCode runs f and gives its error the exit code of commands that do not start a program, unless it has one.
-func WithExitCode(f func() error) error {
-	err := f()
+// WithExitCode gives an error that has no exit code the one that code makes of it.
+func WithExitCode(err error, code func(error) int) error {
 	var own *CodedError
 	if err == nil || errors.As(err, &own) {
 		return err
 	}
-
-	return &CodedError{err, exit.PlainCode(err)}
+	return &CodedError{err, code(err)}
 }
 
 // Usagef is an error of wrong usage, with exit code 2.
@@ -34,15 +32,6 @@ type CodedError struct {
 func (f *CodedError) Error() string { return f.Err.Error() }
 
 func (f *CodedError) Unwrap() error { return f.Err }
-
-// AsRun gives the error of a command that starts others the code that gpuard run would end with, unless it has one.
-func AsRun(err error) error {
-	var own *CodedError
-	if err == nil || errors.As(err, &own) {
-		return err
-	}
-	return &CodedError{err, exit.RunCode(err)}
-}
 
 // ShownError is an error whose text was shown already.
 type ShownError struct{ Err error }

@@ -2,9 +2,11 @@
 package flagset
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -85,7 +87,15 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 
 	switch v := value.(type) {
 	case *string:
-		f.StringVar(v, name, o.Else, usage)
+		if o.Takes == option.Text && len(o.Words) > 0 {
+			f.Var(newOptionValue(o.Else, func(text string) error { *v = text; return checkWord(&o, text) }), name, usage)
+		} else {
+			f.StringVar(v, name, o.Else, usage)
+		}
+	case func(text string) error:
+		f.Var(newOptionValue(o.Else, v), name, usage)
+	case *time.Duration:
+		f.Var(newOptionValue(o.Else, func(text string) (err error) { *v, err = ReadDuration(name, text); return err }), name, usage)
 	case *bool:
 		f.BoolVar(v, name, false, usage)
 	case *int:
@@ -114,6 +124,40 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 	}
 }
 
+// optionValue is an option whose text is read into a field. What is wrong with it is said when the whole command line
+// is known: RefuseOptions.
+type optionValue struct {
+	text  string
+	read  func(text string) error
+	wrong error
+}
+
+func newOptionValue(text string, read func(text string) error) *optionValue {
+	if text != "" {
+		_ = read(text)
+	}
+	return &optionValue{text: text, read: read}
+}
+
+func (v *optionValue) String() string { return v.text }
+
+// Set reads the text.
+func (v *optionValue) Set(text string) error {
+	v.text, v.wrong = text, v.read(text)
+	return nil
+}
+
+// Type is the type of a flag that takes a word.
+func (v *optionValue) Type() string { return "string" }
+
+// checkWord refuses what is none of the words of an option.
+func checkWord(o *option.Option, text string) error {
+	if slices.Contains(o.Words, text) {
+		return nil
+	}
+	return fmt.Errorf("cannot read --%s %q: write %s", o.Name, text, joinWithOr(o.Words))
+}
+
 // joinWithOr is "a, b or c".
 func joinWithOr(words []string) string {
 	if len(words) < 2 {
@@ -121,6 +165,18 @@ func joinWithOr(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// RefuseOptions returns an error if two options do not go together, or one has a value that it cannot have.
+func RefuseOptions(cmd *cobra.Command) error {
+	err := RefuseTogether(cmd, OptionConflicts())
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if v, ok := f.Value.(*optionValue); ok {
+			err = cmp.Or(err, v.wrong)
+		}
+	})
+
+	return err
 }
 
 // OptionConflicts are the pairs of options that cannot be given together. Their reasons name options as core/option

@@ -10,15 +10,18 @@ import (
 	"gpuard/internal/core/health"
 )
 
-// readDrift reads --drift. Its value is optional and so needs an equals sign: in "--drift hot" the parser takes hot for
-// the command.
-func readDrift(cmd *cobra.Command, text string) ([]string, error) {
-	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
-		if _, err := readDriftKinds(first); err == nil {
-			return nil, fmt.Errorf("cannot run %q: the kinds of --drift need an equals sign: write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
-		}
+// checkDrift finds a value of --drift, which is optional and so needs an equals sign: in "--drift hot" the parser takes
+// hot for the command.
+func checkDrift(cmd *cobra.Command) error {
+	first := cmd.Flags().Arg(0)
+	if !cmd.Flags().Changed("drift") || cmd.ArgsLenAtDash() == 0 {
+		return nil
 	}
-	return readDriftKinds(text)
+	if _, err := readDriftKinds(first); err == nil {
+		return fmt.Errorf("cannot run %q: the kinds of --drift need an equals sign: write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
+	}
+
+	return nil
 }
 
 // readDriftKinds reads the value of --drift: all, or a list of kinds.

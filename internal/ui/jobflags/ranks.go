@@ -56,14 +56,9 @@ func (r *RankFlags) Parse(cmd *cobra.Command, spec *job.Spec, care *CareFlags, a
 		}
 	}
 
-	grace, err := flagset.ReadDuration("grace", care.grace)
-	if care.grace == "0" || care.grace == "0s" {
-		grace, err = 0, nil
-	}
+	spec.Ranks = &job.Ranks{Torchrun: r.torchrun, Own: r.ranks == "own", Count: r.nproc, Grace: care.grace, JSON: asJSON}
 
-	spec.Ranks = &job.Ranks{Torchrun: r.torchrun, Own: r.ranks == "own", Count: r.nproc, Grace: grace, JSON: asJSON}
-
-	return err
+	return nil
 }
 
 // checkRanks refuses values and combinations that make no sense.

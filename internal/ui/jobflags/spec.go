@@ -3,6 +3,7 @@
 package jobflags
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -24,53 +25,89 @@ import (
 
 // SpecFlags are the flags that choose devices.
 type SpecFlags struct {
-	GPUs                        gpuCount
-	CPU, any, anyway            bool
-	device, exclude             []string
-	mig, model, compute, memory string
-	share                       string
-	place, ids                  string
-	isolate, isolated           string
-	quota                       quotaFlags
+	// What they ask for.
+	spec job.Spec
+	// How much of each GPU a share is, in per cent; 0: its size is given.
+	percent int
 }
 
 // Add adds them.
 func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
-	s.GPUs = 1
-	flagset.AddOption(cmd, "gpus", &s.GPUs)
-	flagset.AddOption(cmd, "cpu", &s.CPU)
-	flagset.AddOption(cmd, "device", &s.device)
-	flagset.AddOption(cmd, "mig", &s.mig)
-	flagset.AddOption(cmd, "exclude", &s.exclude)
-	flagset.AddOption(cmd, "model", &s.model)
-	flagset.AddOption(cmd, "min-compute", &s.compute)
-	flagset.AddOption(cmd, "mem", &s.memory)
-	flagset.AddOption(cmd, "share", &s.share)
-	flagset.AddOption(cmd, "place", &s.place)
-	flagset.AddOption(cmd, "ids", &s.ids)
-	flagset.AddOption(cmd, "any", &s.any)
-	s.quota.addFlags(cmd)
+	to := &s.spec
+	to.GPUs = 1
+	flagset.AddOption(cmd, "gpus", (*gpuCount)(&to.GPUs))
+	flagset.AddOption(cmd, "cpu", &to.CPU)
+	flagset.AddOption(cmd, "device", &to.Devices)
+	flagset.AddOption(cmd, "mig", &to.MIG)
+	flagset.AddOption(cmd, "exclude", &to.Exclude)
+	flagset.AddOption(cmd, "model", s.setModel)
+	flagset.AddOption(cmd, "min-compute", s.setCompute)
+	flagset.AddOption(cmd, "mem", func(text string) (err error) { to.Memory, err = readMemorySize("mem", text); return err })
+	flagset.AddOption(cmd, "share", s.setShare)
+	flagset.AddOption(cmd, "place", (*string)(&to.Place))
+	flagset.AddOption(cmd, "ids", (*string)(&to.IDs))
+	flagset.AddOption(cmd, "any", &to.Any)
+	flagset.AddOption(cmd, "quota", (*string)(&to.Quota))
+	flagset.AddOption(cmd, "require-quota", (*string)(&to.Require))
+	flagset.AddOption(cmd, "mps-threads", &to.Threads)
 	p.CompleteDevices(cmd, "device", "exclude", "model", "mig")
 }
 
 // AddCommand adds what is asked about the command itself, for a command line that has one.
 func (s *SpecFlags) AddCommand(cmd *cobra.Command) {
 	s.AddAnyway(cmd)
-	flagset.AddOption(cmd, "isolate", &s.isolate)
-	flagset.AddOption(cmd, "require-isolation", &s.isolated)
+	flagset.AddOption(cmd, "isolate", (*string)(&s.spec.Isolate))
+	flagset.AddOption(cmd, "require-isolation", (*string)(&s.spec.Isolated))
 }
 
 // AddAnyway adds the one of these that is for a command that another engine starts.
-func (s *SpecFlags) AddAnyway(cmd *cobra.Command) { flagset.AddOption(cmd, "anyway", &s.anyway) }
+func (s *SpecFlags) AddAnyway(cmd *cobra.Command) { flagset.AddOption(cmd, "anyway", &s.spec.Anyway) }
 
-// AllGPUs is --gpus all. It is counted before anything is claimed.
-const AllGPUs = math.MaxInt32
+// HasAll reports whether --gpus is all.
+func (s *SpecFlags) HasAll() bool { return s.spec.GPUs == allGPUs }
 
-// gpuCount is the value of --gpus: a number, or AllGPUs.
+// setModel refuses the special characters of other globs: such a pattern would never match.
+func (s *SpecFlags) setModel(pattern string) error {
+	s.spec.Model = pattern
+	return checkGlob(pattern)
+}
+
+func (s *SpecFlags) setCompute(text string) error {
+	c, err := gpu.ParseCapability(text)
+	if err != nil {
+		return fmt.Errorf("cannot read --min-compute %q: write it as --min-compute 8.0", text)
+	}
+	s.spec.MinCompute = &c
+
+	return nil
+}
+
+func (s *SpecFlags) setShare(text string) (err error) {
+	number, isPart := strings.CutSuffix(text, "%")
+	if !isPart {
+		s.percent = 0
+		s.spec.Share, err = readMemorySize("share", text)
+		return err
+	}
+
+	// Until the GPUs are read.
+	s.spec.Share = gpu.MiB
+	s.percent, err = strconv.Atoi(strings.TrimSpace(number))
+	if err != nil || s.percent < 1 || s.percent > 100 {
+		return fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", text)
+	}
+
+	return nil
+}
+
+// allGPUs is --gpus all. It is counted before anything is claimed.
+const allGPUs = math.MaxInt32
+
+// gpuCount is the value of --gpus: a number, or allGPUs.
 type gpuCount int
 
 func (c *gpuCount) String() string {
-	if *c == AllGPUs {
+	if *c == allGPUs {
 		return "all"
 	}
 	return strconv.Itoa(int(*c))
@@ -79,7 +116,7 @@ func (c *gpuCount) String() string {
 // Set reads a number or "all".
 func (c *gpuCount) Set(text string) error {
 	if text == "all" {
-		*c = AllGPUs
+		*c = allGPUs
 		return nil
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
@@ -94,25 +131,12 @@ func (c *gpuCount) Type() string { return "int" }
 // ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for, and the size
 // of a share that is a part of a GPU.
 func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []string) (job.Spec, error) {
-	flags := *s
-	percent := 0
-	if number, isPart := strings.CutSuffix(s.share, "%"); isPart {
-		var err error
-		percent, err = strconv.Atoi(strings.TrimSpace(number))
-		if err != nil || percent < 1 || percent > 100 {
-			return job.Spec{}, fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", s.share)
-		}
-
-		// Until the GPUs are read.
-		flags.share = "1M"
-	}
-
-	spec, err := flags.Spec(cmd, command)
+	spec, err := s.check(cmd, command)
 	if err != nil {
 		return spec, err
 	}
 
-	err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
+	err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == allGPUs, s.percent)
 	if err != nil || len(command) == 0 {
 		return spec, err
 	}
@@ -156,53 +180,25 @@ func AddPrivateState(p *cli.Program, cmd *cobra.Command) {
 	flagset.AddOption(cmd, "private-state", &p.Host.PrivateState)
 }
 
-// Spec checks the flags and returns the request.
+// Spec checks the flags and returns the request, where the GPUs of this machine do not count.
 func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error) {
-	out := job.Spec{Command: command, GPUs: int(s.GPUs), CPU: s.CPU, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
-		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any, Anyway: s.anyway, Isolate: job.Isolation(s.isolate), Isolated: job.Isolation(s.isolated)}
+	spec, err := s.check(cmd, command)
+	if err == nil && s.percent > 0 {
+		_, err = readMemorySize("share", strconv.Itoa(s.percent)+"%")
+	}
+	return spec, err
+}
 
-	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
-	if err != nil {
-		return out, err
+// check checks the flags.
+func (s *SpecFlags) check(cmd *cobra.Command, command []string) (job.Spec, error) {
+	out := s.spec
+	out.Command = command
+	err := cmp.Or(flagset.RefuseOptions(cmd), RefuseRange("device", out.Devices), RefuseRange("exclude", out.Exclude), checkQuota(cmd, &out), checkCount(cmd, &out), checkIsolation(&out))
+	if out.CPU || out.MIG != "" || len(out.Devices) > 0 {
+		out.GPUs = 0
 	}
 
-	for name, list := range map[string][]string{"device": s.device, "exclude": s.exclude} {
-		if err := RefuseRange(name, list); err != nil {
-			return out, err
-		}
-	}
-
-	if err := checkGlob(s.model); err != nil {
-		return out, err
-	}
-
-	if s.memory != "" {
-		out.Memory, err = readMemorySize("mem", s.memory)
-		if err != nil {
-			return out, err
-		}
-	}
-
-	if s.share != "" {
-		out.Share, err = readMemorySize("share", s.share)
-		if err != nil {
-			return out, err
-		}
-	}
-
-	if s.compute != "" {
-		c, err := gpu.ParseCapability(s.compute)
-		if err != nil {
-			return out, fmt.Errorf("cannot read --min-compute %q: write it as --min-compute 8.0", s.compute)
-		}
-		out.MinCompute = &c
-	}
-
-	if err := s.quota.parseInto(cmd, &out); err != nil {
-		return out, err
-	}
-
-	return out, s.checkSpec(cmd, &out)
+	return out, err
 }
 
 // RefuseRange refuses a range such as 0-3, and lists the numbers to write instead.
@@ -263,48 +259,58 @@ func readMemorySize(flag, text string) (gpu.Bytes, error) {
 	return n, nil
 }
 
-func (s *SpecFlags) checkSpec(cmd *cobra.Command, out *job.Spec) error {
-	counted := cmd.Flags().Changed("gpus")
+// checkQuota checks the flags that say how a share is enforced.
+func checkQuota(cmd *cobra.Command, out *job.Spec) error {
+	set := cmd.Flags().Changed
+	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
+		if set(name) && out.Share == 0 {
+			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
+		}
+	}
+
+	mps := out.Quota == job.MPS || out.Require == job.MPS
 	switch {
-	case s.GPUs == AllGPUs && len(s.device) > 0:
+	case out.Quota == job.Watch && out.Require == job.MPS:
+		return errors.New("cannot use --quota watch with --require-quota mps: the first asks for less than the second; leave one of them out")
+	case set("mps-threads") && !mps:
+		return errors.New("cannot use --mps-threads without --quota mps: nothing else limits processors")
+	case set("mps-threads") && (out.Threads < 1 || out.Threads > 100):
+		return fmt.Errorf("cannot ask for --mps-threads %d: write a percentage from 1 to 100", out.Threads)
+	case mps && out.IDs == job.IndexIDs:
+		return errors.New("cannot use --ids index with --quota mps: its daemon counts devices differently from its clients; leave --ids out")
+	}
+
+	return nil
+}
+
+// checkCount checks how many devices are asked for.
+func checkCount(cmd *cobra.Command, out *job.Spec) error {
+	counted, named := cmd.Flags().Changed("gpus"), len(out.Devices)
+	switch {
+	case out.GPUs == allGPUs && named > 0:
 		return errors.New("cannot use --gpus all with --device: it names the devices; leave one of them out")
-	case counted && s.GPUs < 1 && s.GPUs != AllGPUs:
-		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", s.GPUs)
-	case counted && len(s.device) > 0 && int(s.GPUs) != len(s.device):
-		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: the job gets each device that is named; name %[1]d, or leave --gpus out for %[2]d", s.GPUs, len(s.device))
-	case s.mig != "" && len(s.device) > 1:
-		return fmt.Errorf("cannot ask for --mig and several devices: a job gets one MIG slice")
-	case s.place != "" && s.place != string(job.Spread) && s.place != string(job.Packed):
-		return fmt.Errorf("cannot read --place %q: write spread or packed", s.place)
-	case s.ids != string(job.AutoIDs) && s.ids != string(job.UUIDs) && s.ids != string(job.IndexIDs):
-		return fmt.Errorf("cannot read --ids %q: write auto, uuid or index", s.ids)
-	}
-
-	if err := s.checkIsolation(); err != nil {
-		return err
-	}
-
-	if s.CPU || s.mig != "" || len(s.device) > 0 {
-		out.GPUs = 0
+	case counted && out.GPUs < 1 && out.GPUs != allGPUs:
+		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", out.GPUs)
+	case counted && named > 0 && out.GPUs != named:
+		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: the job gets each device that is named; name %[1]d, or leave --gpus out for %[2]d", out.GPUs, named)
+	case out.MIG != "" && named > 1:
+		return errors.New("cannot ask for --mig and several devices: a job gets one MIG slice")
 	}
 
 	return nil
 }
 
 // checkIsolation checks --isolate and --require-isolation.
-func (s *SpecFlags) checkIsolation() error {
-	asked, required := slices.Index(isolate.Levels(), job.Isolation(s.isolate)), slices.Index(isolate.Levels(), job.Isolation(s.isolated))
+func checkIsolation(out *job.Spec) error {
+	asked, required := slices.Index(isolate.Levels(), out.Isolate), slices.Index(isolate.Levels(), out.Isolated)
 	switch {
-	case s.isolate != "" && asked < 0 && s.isolate != string(job.Off) && s.isolate != string(job.AutoIsolation):
-		return fmt.Errorf("cannot read --isolate %q: write off, auto, namespace, landlock or cgroup", s.isolate)
-	case s.isolated != "" && required < 0:
-		return fmt.Errorf("cannot read --require-isolation %q: write cgroup, namespace or landlock", s.isolated)
-	case s.isolated != "" && s.isolate == string(job.Off):
+	case out.Isolated != "" && out.Isolate == job.Off:
 		return errors.New("cannot use --isolate off with --require-isolation: they contradict each other; leave one of them out")
 	case asked >= 0 && asked < required:
-		return fmt.Errorf("cannot use --isolate %s with --require-isolation %s: the first asks for less than the second; leave one of them out", s.isolate, s.isolated)
-	case asked >= 0 && s.ids == string(job.IndexIDs):
-		return fmt.Errorf("cannot use --ids index with --isolate %s: the libraries count only the GPUs that they can open there; leave --ids out", s.isolate)
+		return fmt.Errorf("cannot use --isolate %s with --require-isolation %s: the first asks for less than the second; leave one of them out", out.Isolate, out.Isolated)
+	case asked >= 0 && out.IDs == job.IndexIDs:
+		return fmt.Errorf("cannot use --ids index with --isolate %s: the libraries count only the GPUs that they can open there; leave --ids out", out.Isolate)
 	}
+
 	return nil
 }

@@ -1,7 +1,9 @@
 package manual
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ type Page struct {
 // 5.
 func ManPages(root *cobra.Command, version string) (pages []Page) {
 	for _, cmd := range CommandsWithPages(root) {
-		pages = append(pages, Page{PageName(cmd) + ".1", manText(cmd, version)})
+		pages = append(pages, Page{PageName(cmd) + ".1", commandPage(cmd, version)})
 	}
 	for _, f := range setup.Formats() {
 		pages = append(pages, FormatPage(f, version))
@@ -42,53 +44,100 @@ func CommandsWithPages(cmd *cobra.Command) []*cobra.Command {
 // PageName is "gpuard-run" for gpuard run.
 func PageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-func manText(cmd *cobra.Command, version string) string {
+func commandPage(cmd *cobra.Command, version string) string {
 	// Joins the flags of the parents to the command's own.
 	cmd.LocalFlags()
-	var b strings.Builder
-	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
-	b.WriteString(PageHead(PageName(cmd), 1, version))
-	section("NAME")
-	fmt.Fprintf(&b, "%s \\- %s\n", EscapeRoff(PageName(cmd)), EscapeRoff(cmd.Short))
-	section("SYNOPSIS")
-	b.WriteString(".B " + EscapeRoff(cmd.UseLine()) + "\n")
+	r := beginPage(PageName(cmd), 1, version, cmd.Short)
+	r.section("SYNOPSIS")
+	r.WriteString(".B " + EscapeRoff(cmd.UseLine()) + "\n")
 	if cmd.HasAvailableSubCommands() {
-		b.WriteString(".br\n.B " + EscapeRoff(cmd.CommandPath()) + " COMMAND [flags]\n")
+		r.WriteString(".br\n.B " + EscapeRoff(cmd.CommandPath()) + " COMMAND [flags]\n")
 	}
 
-	section("DESCRIPTION")
-	about := cmd.Long
-	if about == "" {
-		about = cmd.Short + "."
-	}
+	r.section("DESCRIPTION")
+	r.WriteString(strings.ReplaceAll(linesOf(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+"."))), "\n\n", "\n.PP\n"))
 
-	b.WriteString(manParagraphs(about))
-	if cmd.HasAvailableSubCommands() {
-		section("COMMANDS")
-		for _, c := range CommandsWithPages(cmd)[1:] {
+	if below := CommandsWithPages(cmd)[1:]; len(below) > 0 {
+		r.section("COMMANDS")
+		for _, c := range below {
 			if c.Parent() == cmd {
-				fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", EscapeRoff(PageName(c)), EscapeRoff(c.Short))
+				r.term(".BR", PageName(c)+" (1)", c.Short)
 			}
 		}
 	}
 
-	section("OPTIONS")
-	b.WriteString(manFlags(cmd))
-	if cmd.Example != "" {
-		section("EXAMPLES")
-		b.WriteString(manExamples(cmd.Example))
+	r.section("OPTIONS")
+	groups := GroupedFlags(cmd)
+	for _, g := range groups {
+		if len(groups) > 1 {
+			r.WriteString(".SS " + EscapeRoff(g.title) + "\n")
+		}
+		for _, f := range g.Flags {
+			r.term(".B", strings.TrimSpace(FlagName(f)), FlagWords(f))
+		}
 	}
 
-	section("EXIT STATUS")
-	b.WriteString(manExits(cmd))
-	section("ENVIRONMENT")
-	b.WriteString(manTerms(manVariables(), cmd))
-	section("FILES")
-	b.WriteString(manTerms(manFiles(), cmd))
-	section("SEE ALSO")
-	b.WriteString(manNeighbours(cmd))
+	if cmd.Example != "" {
+		r.section("EXAMPLES")
+		r.WriteString(".nf\n" + exampleLines(cmd.Example) + ".fi\n")
+	}
 
-	return b.String()
+	r.section("EXIT STATUS")
+	lead, codes := exitCodes(cmd)
+	r.WriteString(linesOf(lead))
+	for _, e := range codes {
+		r.term(".B", strconv.Itoa(e.Code), e.Meaning)
+	}
+
+	for _, t := range manTerms(cmd) {
+		if t.name == "" {
+			r.section(t.words)
+		} else if !cmd.HasParent() || t.here {
+			r.term(".I", t.name, t.words)
+		}
+	}
+
+	return r.String() + neighbours(cmd)
+}
+
+// FormatPage is the page of section 5 about a configuration file.
+func FormatPage(f setup.Format, version string) Page {
+	r := beginPage(f.Name, 5, version, f.Short)
+	r.section("DESCRIPTION")
+	r.WriteString(EscapeRoff(f.Text) + "\n")
+	r.section("KEYS")
+	for _, table := range f.Tables {
+		r.WriteString(".SS " + EscapeRoff(table.Title) + "\n")
+		for _, k := range table.Keys {
+			fmt.Fprintf(r, ".TP\n.BR %s \": %s\"\n%s\n", EscapeRoff(k.Name), EscapeRoff(k.Takes), EscapeRoff(k.Text))
+		}
+	}
+
+	r.section("EXAMPLES")
+	r.WriteString(".nf\n" + linesOf(f.Example) + ".fi\n")
+	r.section("FILES")
+	r.WriteString(EscapeRoff(f.Places) + "\n.SH SEE ALSO\n.BR gpuard (1),\n.BR gpuard\\-run (1),\n.BR gpuard\\-up (1)\n")
+
+	return Page{f.Name + ".5", r.String()}
+}
+
+// roff is a page while it is written.
+type roff struct{ strings.Builder }
+
+func (r *roff) section(title string) { r.WriteString(".SH " + title + "\n") }
+
+// term writes a name, by a macro that sets its font, and what it means.
+func (r *roff) term(macro, name, words string) {
+	r.WriteString(".TP\n" + macro + " " + EscapeRoff(name) + "\n" + EscapeRoff(words) + "\n")
+}
+
+func beginPage(name string, section int, version, short string) *roff {
+	r := &roff{}
+	r.WriteString(PageHead(name, section, version))
+	r.section("NAME")
+	r.WriteString(EscapeRoff(name) + " \\- " + EscapeRoff(short) + "\n")
+
+	return r
 }
 
 // PageHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
@@ -97,63 +146,37 @@ func PageHead(name string, section int, version string) string {
 	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(EscapeRoff(name)), section, EscapeRoff(version))
 }
 
-// manParagraphs joins lines that were broken by hand.
-func manParagraphs(text string) string {
+// linesOf writes each line of a text.
+func linesOf(text string) string {
 	var b strings.Builder
-	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		if i > 0 {
-			b.WriteString(".PP\n")
-		}
-		for line := range strings.Lines(part) {
-			b.WriteString(EscapeRoff(strings.TrimRight(line, " \n")) + "\n")
-		}
-	}
-	return b.String()
-}
-
-// manFlags lists the flags with the headings and the order of the help.
-func manFlags(cmd *cobra.Command) string {
-	var b strings.Builder
-	groups := GroupedFlags(cmd)
-	for _, g := range groups {
-		if len(groups) > 1 {
-			b.WriteString(".SS " + EscapeRoff(g.title) + "\n")
-		}
-		for _, f := range g.Flags {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", EscapeRoff(strings.TrimSpace(FlagName(f))), EscapeRoff(FlagWords(f)))
-		}
-	}
-
-	return b.String()
-}
-
-// manExamples moves the remark after a command to the next line: next to it the line would be too wide.
-func manExamples(text string) string {
-	var b strings.Builder
-	b.WriteString(".nf\n")
-
 	for line := range strings.Lines(text) {
-		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
-		code, words, _ := strings.Cut(line, "  ")
-		b.WriteString(EscapeRoff(code) + "\n")
-		words = strings.TrimSpace(words)
-		if words != "" {
-			b.WriteString("    " + EscapeRoff(words) + "\n")
-		}
+		b.WriteString(EscapeRoff(strings.TrimRight(line, " \n")) + "\n")
 	}
-
-	return b.String() + ".fi\n"
+	return b.String()
 }
 
-// manNeighbours lists the program, its commands, and the other commands of the same group.
-func manNeighbours(cmd *cobra.Command) string {
+// exampleLines moves the remark after a command to the next line: next to it the line would be too wide.
+func exampleLines(text string) string {
+	lines := ""
+	for line := range strings.Lines(text) {
+		code, words, _ := strings.Cut(strings.TrimPrefix(strings.TrimRight(line, "\n"), "  "), "  ")
+		lines += code + "\n"
+		if words = strings.TrimSpace(words); words != "" {
+			lines += "    " + words + "\n"
+		}
+	}
+	return linesOf(lines)
+}
+
+// neighbours lists the program, its commands, and the other commands of the same group.
+func neighbours(cmd *cobra.Command) string {
 	var names []string
 	for _, c := range CommandsWithPages(cmd.Root()) {
 		if c != cmd && (c == cmd.Root() || c.Parent() == cmd.Root() || c.Parent() == cmd.Parent()) {
 			names = append(names, ".BR "+EscapeRoff(PageName(c))+" (1)")
 		}
 	}
-	return strings.Join(names, ",\n") + "\n"
+	return ".SH SEE ALSO\n" + strings.Join(names, ",\n") + "\n"
 }
 
 // EscapeRoff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the

@@ -325,13 +325,15 @@ func filterAndSort(rows []row, order, filter, user string) []row {
 		case "user":
 			by = strings.Compare(a.user, b.user)
 		case "load":
-			by = -cmp.Compare(valueOrUnknown(a.load), valueOrUnknown(b.load))
+			by = -cmp.Compare(prose.OrElse(a.load, -1), prose.OrElse(b.load, -1))
 		case "memory":
-			by = -cmp.Compare(sizeOf(a.memory), sizeOf(b.memory))
+			by = -cmp.Compare(prose.OrElse(a.memory, -1), prose.OrElse(b.memory, -1))
 		case "CPU":
-			by = -cmp.Compare(processorsOf(a.work), processorsOf(b.work))
+			none := computerUse{processors: -1}
+			by = -cmp.Compare(prose.OrElse(a.work, none).processors, prose.OrElse(b.work, none).processors)
 		case "age":
-			by = beganAt(a.since).Compare(beganAt(b.since))
+			late := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+			by = prose.OrElse(a.since, late).Compare(prose.OrElse(b.since, late))
 		}
 		return cmp.Or(by, cmp.Compare(firstOf(a), firstOf(b)))
 	})
@@ -344,35 +346,6 @@ func firstOf(r row) int {
 		return -1
 	}
 	return r.devices[0]
-}
-
-func valueOrUnknown(f *float64) float64 {
-	if f == nil {
-		return -1
-	}
-	return *f
-}
-
-func processorsOf(w *computerUse) float64 {
-	if w == nil {
-		return -1
-	}
-	return w.processors
-}
-
-func sizeOf(b *gpu.Bytes) gpu.Bytes {
-	if b == nil {
-		return -1
-	}
-	return *b
-}
-
-// beganAt: what is not known comes last.
-func beganAt(t *time.Time) time.Time {
-	if t == nil {
-		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	return *t
 }
 
 func toLocal(t time.Time) time.Time { return t.Local() }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"gpuard/internal/core/prose"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -183,10 +186,7 @@ func (v *tables) jobColumns() []column {
 	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
 	job := column{title: "JOB", text: jobText, paint: v.paintOdd}
 	load := column{title: "LOAD", width: 4, right: true, text: loadText, paint: func(r *row, text string) string {
-		if r.load == nil {
-			return v.theme.dimText(text)
-		}
-		return v.theme.paintText(text, v.theme.loadColour(*r.load))
+		return prose.ValueOr(r.load, v.theme.dimText(text), func(load float64) string { return v.theme.paintText(text, v.theme.loadColour(load)) })
 	}}
 
 	memory := column{title: "MEMORY", width: 6, right: true, text: memoryText}
@@ -272,18 +272,10 @@ func jobText(r *row) string {
 }
 
 func loadText(r *row) string {
-	if r.load == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f%%", 100**r.load)
+	return prose.ValueOr(r.load, "-", func(load float64) string { return fmt.Sprintf("%.0f%%", 100*load) })
 }
 
-func memoryText(r *row) string {
-	if r.memory == nil {
-		return "-"
-	}
-	return formatSize(*r.memory)
-}
+func memoryText(r *row) string { return prose.ValueOr(r.memory, "-", formatSize) }
 
 func processorText(r *row) string {
 	if r.work == nil || r.work.processors < 0 {
@@ -300,10 +292,7 @@ func residentText(r *row) string {
 }
 
 func (v *tables) ageText(r *row) string {
-	if r.since == nil {
-		return "-"
-	}
-	return briefDuration(v.seen.Report.Taken.Sub(*r.since))
+	return prose.ValueOr(r.since, "-", func(at time.Time) string { return briefDuration(v.seen.Report.Taken.Sub(at)) })
 }
 
 // curveOf is the share of the memory that was in use, the newest at the right.

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -58,33 +59,17 @@ func dcgmReadings() []dcgmReading {
 	gauge := func(name, help string, of func(*status.Device) *float64) dcgmReading {
 		return dcgmReading{name, help, of, false}
 	}
-
-	percent := func(part *float64) *float64 {
-		if part == nil {
-			return nil
-		}
-		return new(100 * *part)
-	}
-
 	inMiB := func(size *gpu.Bytes) *float64 {
-		if size == nil {
-			return nil
-		}
-		return new(float64(*size / mib))
+		return prose.ValueOr(size, nil, func(n gpu.Bytes) *float64 { return new(float64(n / mib)) })
 	}
 
 	return []dcgmReading{
-		gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 { return percent(d.Utilization) }),
-		gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", func(d *status.Device) *float64 { return percent(d.MemoryLoad) }),
-		gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", func(d *status.Device) *float64 { return asFloat(d.Temperature) }),
+		gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 { return scaled(d.Utilization, 100) }),
+		gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", func(d *status.Device) *float64 { return scaled(d.MemoryLoad, 100) }),
+		gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", func(d *status.Device) *float64 { return scaled(d.Temperature, 1) }),
 		gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", func(d *status.Device) *float64 { return d.Power }),
-		{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", func(d *status.Device) *float64 {
-			if d.Energy == nil {
-				return nil
-			}
-			return new(1000 * *d.Energy)
-		}, true},
-		gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", func(d *status.Device) *float64 { return asFloat(d.Clock) }),
+		{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", func(d *status.Device) *float64 { return scaled(d.Energy, 1000) }, true},
+		gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", func(d *status.Device) *float64 { return scaled(d.Clock, 1) }),
 		gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryUsed) }),
 		gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryReserved) }),
 		gauge("DCGM_FI_DEV_FB_TOTAL", "Framebuffer memory in all (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryTotal) }),
@@ -92,12 +77,8 @@ func dcgmReadings() []dcgmReading {
 			if d.MemoryUsed == nil || d.MemoryTotal == nil {
 				return nil
 			}
-			free := *d.MemoryTotal - *d.MemoryUsed
-			if d.MemoryReserved != nil {
-				free -= *d.MemoryReserved
-			}
 
-			return new(float64(max(0, free) / mib))
+			return inMiB(new(max(0, *d.MemoryTotal-*d.MemoryUsed-prose.OrElse(d.MemoryReserved, 0))))
 		}),
 		gauge("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", func(d *status.Device) *float64 {
 			if len(d.XIDs) == 0 {
@@ -108,12 +89,9 @@ func dcgmReadings() []dcgmReading {
 	}
 }
 
-// asFloat is a reading as Prometheus has it.
-func asFloat(n *int) *float64 {
-	if n == nil {
-		return nil
-	}
-	return new(float64(*n))
+// scaled is a reading as Prometheus has it.
+func scaled[T int | float64 | gpu.Bytes](reading *T, by float64) *float64 {
+	return prose.ValueOr(reading, nil, func(n T) *float64 { return new(float64(n) * by) })
 }
 
 func (s *Site) dcgmHandler() http.Handler {

@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 )
@@ -143,45 +144,26 @@ func (e exposition) addDevices(s *status.Report) {
 
 // addLoads are the readings of the devices.
 func (e exposition) addLoads(s *status.Report) {
-	size := func(n *gpu.Bytes) *float64 {
-		if n == nil {
-			return nil
-		}
-		return new(float64(*n))
-	}
-
 	for _, m := range []struct {
-		name, help string
-		of         func(status.Device) *float64
+		name, kind, help string
+		of               func(status.Device) *float64
 	}{
-		{"gpuard_gpu_utilization_ratio", "Load of a device, 0 to 1.", func(d status.Device) *float64 { return d.Utilization }},
-		{"gpuard_gpu_memory_total_bytes", "Memory of a device.", func(d status.Device) *float64 { return size(d.MemoryTotal) }},
-		{"gpuard_gpu_memory_utilization_ratio", "Part of the time in which the memory of a device was read or written.", func(d status.Device) *float64 { return d.MemoryLoad }},
-		{"gpuard_gpu_memory_used_bytes", "Memory of a device in use.", func(d status.Device) *float64 { return size(d.MemoryUsed) }},
-		{"gpuard_gpu_temperature_celsius", "Temperature of a device.", func(d status.Device) *float64 { return asFloat(d.Temperature) }},
-		{"gpuard_gpu_temperature_margin_celsius", "Degrees left until the driver slows the device down.", func(d status.Device) *float64 { return asFloat(d.Margin) }},
-		{"gpuard_gpu_power_watts", "Power that a device takes.", func(d status.Device) *float64 { return d.Power }},
-		{"gpuard_gpu_power_limit_watts", "Power that a device may take.", func(d status.Device) *float64 { return d.PowerLimit }},
+		{"gpuard_gpu_utilization_ratio", "gauge", "Load of a device, 0 to 1.", func(d status.Device) *float64 { return d.Utilization }},
+		{"gpuard_gpu_memory_total_bytes", "gauge", "Memory of a device.", func(d status.Device) *float64 { return scaled(d.MemoryTotal, 1) }},
+		{"gpuard_gpu_memory_utilization_ratio", "gauge", "Part of the time in which the memory of a device was read or written.", func(d status.Device) *float64 { return d.MemoryLoad }},
+		{"gpuard_gpu_memory_used_bytes", "gauge", "Memory of a device in use.", func(d status.Device) *float64 { return scaled(d.MemoryUsed, 1) }},
+		{"gpuard_gpu_temperature_celsius", "gauge", "Temperature of a device.", func(d status.Device) *float64 { return scaled(d.Temperature, 1) }},
+		{"gpuard_gpu_temperature_margin_celsius", "gauge", "Degrees left until the driver slows the device down.", func(d status.Device) *float64 { return scaled(d.Margin, 1) }},
+		{"gpuard_gpu_power_watts", "gauge", "Power that a device takes.", func(d status.Device) *float64 { return d.Power }},
+		{"gpuard_gpu_power_limit_watts", "gauge", "Power that a device may take.", func(d status.Device) *float64 { return d.PowerLimit }},
+		{"gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.", func(d status.Device) *float64 { return d.Energy }},
+		{"gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.", func(d status.Device) *float64 { return scaled(d.Clock, 1e6) }},
 	} {
-		add := e.newMetric(m.name, "gauge", m.help)
+		add := e.newMetric(m.name, m.kind, m.help)
 		for _, d := range s.Devices {
 			if v := m.of(d); v != nil {
 				add(*v, "uuid", uuidOf(&d))
 			}
-		}
-	}
-
-	energy := e.newMetric("gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.")
-	for _, d := range s.Devices {
-		if d.Energy != nil {
-			energy(*d.Energy, "uuid", uuidOf(&d))
-		}
-	}
-
-	clock := e.newMetric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
-	for _, d := range s.Devices {
-		if d.Clock != nil {
-			clock(float64(*d.Clock)*1e6, "uuid", uuidOf(&d))
 		}
 	}
 }
@@ -254,31 +236,24 @@ func (e exposition) addLeases(s *status.Report) {
 		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota), "isolation", string(h.lease.Isolation))...)
 	}
 
-	since := e.newMetric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
-	for _, h := range all {
-		if h.lease.Since != nil {
-			since(unixSeconds(*h.lease.Since), h.labels...)
-		}
-	}
-
-	used := e.newMetric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
-	for _, h := range all {
-		if h.lease.Memory != nil {
-			used(float64(*h.lease.Memory), h.labels...)
-		}
-	}
-
-	quota := e.newMetric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
-	for _, h := range all {
-		if h.lease.Share > 0 {
-			quota(float64(h.lease.Share), h.labels...)
-		}
-	}
-
-	ended := e.newMetric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
-	for _, h := range all {
-		if h.lease.Ended {
-			ended(1, h.labels...)
+	for _, m := range []struct {
+		name, help string
+		of         func(status.Lease) (value float64, there bool)
+	}{
+		{"gpuard_lease_start_timestamp_seconds", "When a lease began.", func(l status.Lease) (float64, bool) {
+			return prose.ValueOr(l.Since, 0, unixSeconds), l.Since != nil
+		}},
+		{"gpuard_lease_memory_used_bytes", "Memory of a device that the processes of a lease use.", func(l status.Lease) (float64, bool) {
+			return float64(prose.OrElse(l.Memory, 0)), l.Memory != nil
+		}},
+		{"gpuard_lease_memory_quota_bytes", "Memory of a device that is promised to a shared lease.", func(l status.Lease) (float64, bool) { return float64(l.Share), l.Share > 0 }},
+		{"gpuard_lease_ended", "1 for a lease whose command has ended while another process keeps it.", func(l status.Lease) (float64, bool) { return 1, l.Ended }},
+	} {
+		add := e.newMetric(m.name, "gauge", m.help)
+		for _, h := range all {
+			if value, there := m.of(h.lease); there {
+				add(value, h.labels...)
+			}
 		}
 	}
 }

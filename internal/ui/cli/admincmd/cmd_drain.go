@@ -15,7 +15,6 @@ import (
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
 
@@ -34,20 +33,18 @@ undrain puts the GPU into use again.`,
   sudo gpuard drain 0,1`,
 		Args: someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				drained, err := leases.Drain(cmd.Context(), p.Host, deviceList(args), reason)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return drainJSON(p, drained)
-				}
-				for _, d := range drained {
-					drainText(p, d, reason)
-				}
+			drained, err := leases.Drain(cmd.Context(), p.Host, deviceList(args), reason)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return drainJSON(p, drained)
+			}
+			for _, d := range drained {
+				drainText(p, d, reason)
+			}
 
-				return nil
-			})
+			return nil
 		},
 	}
 
@@ -72,20 +69,18 @@ it.`,
 		Example: "  sudo gpuard undrain 2",
 		Args:    someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				undrained, err := leases.Undrain(cmd.Context(), p.Host, deviceList(args))
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return undrainJSON(p, undrained)
-				}
-				for _, d := range undrained {
-					undrainText(p, d)
-				}
+			undrained, err := leases.Undrain(cmd.Context(), p.Host, deviceList(args))
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return undrainJSON(p, undrained)
+			}
+			for _, d := range undrained {
+				undrainText(p, d)
+			}
 
-				return nil
-			})
+			return nil
 		},
 	}
 

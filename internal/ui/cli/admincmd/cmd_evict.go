@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -53,9 +52,7 @@ container, and none with a live lease unless --idle is given.`,
 			defer cancel()
 			return leases.OwnLeftovers(ctx, p.Host), flagset.NoFiles
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return evictOrList(p, cmd, o, args) })
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return evictOrList(p, cmd, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -91,13 +88,10 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 		if err != nil {
 			return err
 		}
-		if o.json {
-			return cli.WriteJSON(p.Out, evictAnswer{"gpuard.evict/1", rows, []leftover.Eviction{}})
-		}
 
-		leftoversView(p.Out, rows, idle, time.Now(), p.Term(p.Out))
+		answer := evictAnswer{"gpuard.evict/1", rows, []leftover.Eviction{}}
 
-		return nil
+		return p.Show(o.json, answer, func(v *console.Page) { leftoversView(v, rows, idle, time.Now()) })
 	}
 
 	pids, err := ProcessIDs(args)
@@ -164,9 +158,8 @@ func ProcessIDs(args []string) ([]int, error) {
 }
 
 // leftoversView writes the list as text: a line for each process, with its owner, age and command below.
-func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term console.Term) {
-	p := console.Page{Term: term}
-	if term.Width <= 0 {
+func leftoversView(p *console.Page, rows []leftover.Row, idle time.Duration, now time.Time) {
+	if p.Term.Width <= 0 {
 		p.Term.Width = console.UsualWidth
 	}
 
@@ -177,7 +170,6 @@ func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now tim
 		}
 
 		p.WriteParagraph(console.Span{}, console.Normal, text)
-		_, _ = io.WriteString(w, p.Out.String())
 
 		return
 	}
@@ -195,8 +187,6 @@ func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now tim
 		p.Line(console.Bold.Span(fmt.Sprintf("GPU %d", r.Index)), console.Normal.Span(console.ColumnGap+process+console.ColumnGap+size))
 		p.WriteParagraph(console.Dim.Span("  "), console.Normal, p.Text(describeLeftover(r, now)))
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 // describeLeftover gives the owner, lease, age, idle time and command of a process.

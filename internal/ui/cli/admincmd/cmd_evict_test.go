@@ -20,9 +20,11 @@ func TestLeftoversView(t *testing.T) {
 		{Index: 1, PID: 9, Memory: new(gpu.GiB)},
 		{Index: 2, Memory: new(3 * gpu.GiB)},
 	}
-	golden.CompareWidths(t, "evict", func(w *strings.Builder, term console.Term) { leftoversView(w, rows, 0, now, term) })
+	golden.CompareWidths(t, "evict", func(w *strings.Builder, term console.Term) {
+		console.Draw(w, term, func(page *console.Page) { leftoversView(page, rows, 0, now) })
+	})
 	var none strings.Builder
-	leftoversView(&none, nil, 2*time.Hour, now, console.Term{Width: 80})
+	console.Draw(&none, console.Term{Width: 80}, func(page *console.Page) { leftoversView(page, nil, 2*time.Hour, now) })
 	if !strings.Contains(none.String(), "no process is known to be idle for 2 h") {
 		t.Error(none.String())
 	}

@@ -83,9 +83,7 @@ func exportTo(p *cli.Program, t handoff.Target, short, long, example string) *co
 
 Exit codes: 0 written, 122 the engine cannot be told something that was asked
 for, 125 gpuard failed or was used wrongly.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.AsRun(exportWith(p, cmd, t, o, args))
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return exportWith(p, cmd, t, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -280,7 +278,7 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 	if err := cmd.ParseFlags(i.Flags); err != nil {
 		return w, err
 	}
-	if o.Spec.GPUs == jobflags.AllGPUs {
+	if o.Spec.HasAll() {
 		return w, fmt.Errorf("cannot write service %s for another engine: gpus: all means the GPUs of this machine; write a number", s.Name)
 	}
 

@@ -2,18 +2,16 @@ package batchcmd
 
 import (
 	"cmp"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
 	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
@@ -46,9 +44,7 @@ part of the time. --chart draws the same as a picture.`,
   gpuard history --by day --chart month.svg --since 30d
   gpuard history --json                    for scripts`,
 		Args: flagset.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error { return showHistory(p, cmd, o) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return showHistory(p, cmd, o) },
 	}
 
 	f := cmd.Flags()
@@ -112,18 +108,14 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 		list[i].Asks = askedText(&list[i].Spec)
 	}
 
-	if o.json {
-		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]userqueue.Entry{}, list...), Use: []trend.Use{}})
-	}
+	answer := historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]userqueue.Entry{}, list...), Use: []trend.Use{}}
 
-	historyView(p.Out, list, time.Now(), p.Term(p.Out))
-
-	return nil
+	return p.Show(o.json, answer, func(v *console.Page) { historyView(v, list, now) })
 }
 
 // checkOptions is what cannot be asked for.
 func (o *historyOptions) checkOptions() error {
-	switch kind := filepath.Ext(o.chart); {
+	switch {
 	case o.by != "" && !slices.Contains(trend.SumKeys(), o.by):
 		return failure.Usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", o.by)
 	case o.chart == "":
@@ -132,10 +124,8 @@ func (o *historyOptions) checkOptions() error {
 		return failure.Usagef("cannot draw the jobs of the queue: say what to add up by, such as --by user")
 	case o.json:
 		return failure.Usagef("cannot use --chart and --json together: call gpuard history once for each")
-	case kind != ".svg" && kind != ".png":
-		return failure.Usagef("cannot draw %s: the name has to end in .svg or .png", o.chart)
 	}
-	return nil
+	return cli.CheckChart(o.chart)
 }
 
 // showUse adds up the leases that have ended within this time, or all.
@@ -156,22 +146,13 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 
 	list = slices.DeleteFunc(list, func(e trend.EndedLease) bool { return since > 0 && now.Sub(e.Until) > since })
 	use := trend.SumUse(list, o.by, time.Local)
-	switch {
-	case o.chart != "":
-		picture, err := p.Views.Used(trend.UseTable{By: o.by, Use: use}, filepath.Ext(o.chart) == ".png", p.Host.Localize)
-		if err != nil {
-			return err
-		}
-		if err := machine.WriteFile(o.chart, picture, 0o666); err != nil {
-			return fmt.Errorf("cannot write the chart: %w", err)
-		}
-
-		return nil
-	case o.json:
-		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []userqueue.Entry{}, Use: use})
+	if o.chart != "" {
+		return cli.WriteChart(o.chart, func(png bool) ([]byte, error) {
+			return p.Views.Used(trend.UseTable{By: o.by, Use: use}, png, p.Host.Localize)
+		})
 	}
 
-	useView(p.Out, use, p.Term(p.Out))
+	answer := historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []userqueue.Entry{}, Use: use}
 
-	return nil
+	return p.Show(o.json, answer, func(v *console.Page) { useView(v, use) })
 }

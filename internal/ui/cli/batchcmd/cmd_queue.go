@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/planview"
@@ -51,9 +52,7 @@ killed, or the machine was started again, it starts them.`,
 			}
 			return flagset.NoArguments(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error { return showQueues(p, cmd, o) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return showQueues(p, cmd, o) },
 	}
 
 	f := cmd.Flags()
@@ -76,21 +75,19 @@ type queueOptions struct {
 
 func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Long: short + ".", Example: "  gpuard queue " + name, Args: flagset.NoArguments, RunE: func(*cobra.Command, []string) error {
-		return failure.WithExitCode(func() error {
-			q, err := userqueue.Open(p.Host, true)
-			if err != nil {
-				return err
-			}
+		q, err := userqueue.Open(p.Host, true)
+		if err != nil {
+			return err
+		}
 
-			defer q.Close()
-			if err := q.Pause(name == "pause"); err != nil {
-				return err
-			}
+		defer q.Close()
+		if err := q.Pause(name == "pause"); err != nil {
+			return err
+		}
 
-			_ = p.Answer("%s", done)
+		_ = p.Answer("%s", done)
 
-			return ReviveQueue(p, q)
-		})
+		return ReviveQueue(p, q)
 	}}
 }
 
@@ -133,9 +130,7 @@ func askQueue(p *cli.Program, name, short string, kind batchlog.Kind, done strin
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
 		Example:           strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
 		ValidArgsFunction: CompleteJobs(p),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return AskJobs(cmd.Context(), p, args, kind, done) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return AskJobs(cmd.Context(), p, args, kind, done) },
 	}
 }
 
@@ -318,13 +313,7 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 		a.Others = []status.Waiting{}
 	}
 
-	if o.json {
-		return cli.WriteJSON(p.Out, a)
-	}
-
-	queueView(p.Out, &a, more, time.Now(), p.Term(p.Out))
-
-	return nil
+	return p.Show(o.json, a, func(v *console.Page) { queueView(v, &a, more, time.Now()) })
 }
 
 // ReadQueue is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so

@@ -64,9 +64,7 @@ not executable, 127 not found.`,
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
 		ValidArgsFunction: p.CompletePrograms,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.AsRun(submitWith(p, cmd, o, args))
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return submitWith(p, cmd, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -143,7 +141,7 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
 
-	tasks, most, err := arrayTasks(o.array, o.care.Log.Path)
+	tasks, most, err := arrayTasks(o.array, o.care.Log())
 	if err != nil {
 		return failure.AsUsage(err)
 	}

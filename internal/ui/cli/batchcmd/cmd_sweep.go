@@ -64,9 +64,7 @@ func NewSweepCommand(p *cli.Program) *cobra.Command {
 		Long:  sweepLong, Example: sweepExample,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.CompletePrograms,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.AsRun(sweepWith(p, cmd, args, o))
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return sweepWith(p, cmd, args, o) },
 	}
 
 	f := cmd.Flags()

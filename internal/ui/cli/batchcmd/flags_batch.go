@@ -77,7 +77,7 @@ func parseAfter(text string) (list []batchlog.After, err error) {
 // defaults and rules do not count there.
 func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
 	w.Spec, err = s.Spec(cmd, args)
-	if err == nil && s.GPUs == jobflags.AllGPUs {
+	if err == nil && s.HasAll() {
 		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
 	}
 
@@ -112,7 +112,7 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 
 // readOthers reads the flags that name other jobs.
 func (b *batchFlags) readOthers(w *handoff.Work) (err error) {
-	w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.Log.Path)
+	w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.Log())
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package batchcmd
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -40,19 +39,18 @@ func askedText(s *job.Spec) string {
 }
 
 // queueView writes what gpuard queue shows; more jobs wait than are in the answer.
-func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.Term) {
-	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
+func queueView(v *console.Page, a *QueueAnswer, more int, now time.Time) {
 	if len(a.Jobs) == 0 {
 		v.WriteText(v.Term.Translate("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND"))
 	} else {
-		v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", PID: "PID", Since: "SINCE", About: "COMMAND"}, waitingRows(a.Jobs, now))
+		v.WriteTable(console.RowHeads{Number: true, Name: "JOB", State: "STATE", PID: "PID", Since: "SINCE", About: "COMMAND"}, waitingRows(a.Jobs, now))
 	}
 
 	if more > 0 {
 		v.WriteText(v.Term.Translate(fmt.Sprintf("  and %d more; all: gpuard queue --json", more)))
 	}
 
-	whyWait(&v.Page, a)
+	whyWait(v, a)
 
 	for i := range a.Hosts {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Translate(hostJobsText(&a.Hosts[i])))
@@ -95,8 +93,6 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 			v.WriteParagraph(console.Dim.Span("     "), console.Dim, v.Translate(o.Why))
 		}
 	}
-
-	_, _ = io.WriteString(w, v.Out.String())
 }
 
 // waitingRows are the jobs that have not ended.
@@ -213,18 +209,16 @@ func noteOf(e *userqueue.Entry) string {
 }
 
 // historyView writes what gpuard history shows.
-func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.Term) {
-	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
+func historyView(v *console.Page, list []userqueue.Entry, now time.Time) {
 	if len(list) == 0 {
 		v.WriteText(v.Term.Translate("no job of yours has ended; what runs or waits: gpuard queue"))
-		_, _ = io.WriteString(w, v.Out.String())
 		return
 	}
 
 	var rows []console.TableRow
 	for i := range list {
 		e := &list[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, v.Term.Language), Note: noteOf(e), Remark: e.Why}
 		switch e.State {
 		case userqueue.Done:
 			r.State.Style = console.Green
@@ -243,14 +237,13 @@ func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.T
 		rows = append(rows, r)
 	}
 
-	heads := console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}
-	if t.Width >= console.TableWidth && t.Width < console.UsualWidth {
+	heads := console.RowHeads{Number: true, Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}
+	if v.Term.Width >= console.TableWidth && v.Term.Width < console.UsualWidth {
 		// Too narrow for one more column.
 		heads.Ended = ""
 	}
 
 	v.WriteTable(heads, rows)
-	_, _ = io.WriteString(w, v.Out.String())
 }
 
 // usedText is how often a job was started, if more than once, and what was measured of it, behind its title.

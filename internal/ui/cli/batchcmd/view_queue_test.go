@@ -40,8 +40,10 @@ func TestQueueView(t *testing.T) {
 		var b strings.Builder
 		width := term.Width
 		term.UTF8 = true
-		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs, Others: others}, 0, golden.Now, term)
-		historyView(&b, ended, golden.Now, term)
+		console.Draw(&b, term, func(v *console.Page) {
+			queueView(v, &QueueAnswer{Kept: true, Jobs: jobs, Others: others}, 0, golden.Now)
+		})
+		console.Draw(&b, term, func(page *console.Page) { historyView(page, ended, golden.Now) })
 		for line := range strings.Lines(b.String()) {
 			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)

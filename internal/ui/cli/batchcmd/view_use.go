@@ -2,7 +2,6 @@ package batchcmd
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -11,8 +10,7 @@ import (
 )
 
 // useView writes what gpuard history --by shows: for each name a line with figures, and a bar below it.
-func useView(w io.Writer, list []trend.Use, t console.Term) {
-	v := &console.Page{Term: t}
+func useView(v *console.Page, list []trend.Use) {
 	if len(list) == 0 {
 		v.WriteText(v.Term.Translate("no lease has ended in that time"))
 	} else {
@@ -41,8 +39,6 @@ func useView(w io.Writer, list []trend.Use, t console.Term) {
 	if unseen {
 		v.WriteParagraph(console.Span{}, console.Dim, "The hours of leases that ended while nobody looked (after kill -9) are not known, and not counted.")
 	}
-
-	_, _ = io.WriteString(w, v.Out.String())
 }
 
 // useBar is as wide as the terminal for the largest use, and has three parts.

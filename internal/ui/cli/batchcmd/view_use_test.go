@@ -21,7 +21,7 @@ func TestUseView(t *testing.T) {
 	}
 	show := func(term console.Term) string {
 		var out strings.Builder
-		useView(&out, use, term)
+		console.Draw(&out, term, func(page *console.Page) { useView(page, use) })
 		return out.String()
 	}
 	for _, width := range []int{0, 50, 80} {
@@ -45,7 +45,7 @@ func TestUseView(t *testing.T) {
 		t.Error("an escape sequence of a name, or a colour that was not asked for")
 	}
 	var none strings.Builder
-	useView(&none, nil, console.Term{Width: 80})
+	console.Draw(&none, console.Term{Width: 80}, func(page *console.Page) { useView(page, nil) })
 	if none.String() != "no lease has ended in that time\n" {
 		t.Errorf("%q", none.String())
 	}

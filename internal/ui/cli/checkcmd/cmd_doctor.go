@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -60,19 +59,17 @@ when the archive was written.`,
 			return flagset.NoArguments(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				if err := flags.checkFlags(cmd); err != nil {
-					return failure.AsUsage(err)
-				}
-				if flags.code != "" {
-					return printFindingPage(p, flags.code)
-				}
-				if flags.engine != "" {
-					return diagnoseEngine(cmd.Context(), p, flags)
-				}
+			if err := flags.checkFlags(cmd); err != nil {
+				return failure.AsUsage(err)
+			}
+			if flags.code != "" {
+				return printFindingPage(p, flags.code)
+			}
+			if flags.engine != "" {
+				return diagnoseEngine(cmd.Context(), p, flags)
+			}
 
-				return diagnoseMachine(cmd.Context(), p, flags)
-			})
+			return diagnoseMachine(cmd.Context(), p, flags)
 		},
 	}
 
@@ -121,21 +118,23 @@ func diagnoseMachine(ctx context.Context, p *cli.Program, flags doctorFlags) err
 		return err
 	case flags.bundle != "":
 		return writeBundle(p, d, flags.bundle, flags.bare)
-	case flags.asJSON:
-		err = cli.WriteJSON(p.Out, DoctorAnswer{"gpuard.doctor/1", d})
-	default:
-		doctorView(p.Out, d, flags.all, p.Term(p.Out))
-	}
-	if err == nil && hasBad(d.Findings) {
-		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
 
-	return err
+	return showDiagnosis(p, d, flags)
 }
 
-// hasBad reports whether a finding makes doctor end with 1.
-func hasBad(list []check.Finding) bool {
-	return slices.ContainsFunc(list, func(f check.Finding) bool { return f.Severity.Bad() })
+// showDiagnosis writes a diagnosis, of which a bad finding makes doctor end with 1.
+func showDiagnosis(p *cli.Program, d check.Diagnosis, flags doctorFlags) error {
+	err := p.Show(flags.asJSON, DoctorAnswer{"gpuard.doctor/1", d}, func(v *console.Page) { doctorView(v, d, flags.all) })
+	return badFinding(d, err)
+}
+
+// badFinding is the error of a diagnosis that was written, where a finding is one.
+func badFinding(d check.Diagnosis, err error) error {
+	if err == nil && slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Severity.Bad() }) {
+		err = &failure.ShownError{Err: errors.New(d.Summary)}
+	}
+	return err
 }
 
 // writeBundle writes the archive and lists its files. Findings do not make it fail.
@@ -145,28 +144,24 @@ func writeBundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error
 		return err
 	}
 
-	q := console.Page{Term: p.Term(p.Out)}
-	writeVerdict(&q, d.Verdict)
-	q.Line()
-	q.WriteParagraph(console.Span{}, console.Bold, q.Text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
+	return p.Show(false, nil, func(q *console.Page) {
+		writeVerdict(q, d.Verdict)
+		q.Line()
+		q.WriteParagraph(console.Span{}, console.Bold, q.Text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
+		for _, f := range made.Files {
+			q.WriteParagraph(console.Normal.Span("  "+console.Pad(f.Name, 16, false, "")+"  "), console.Dim, q.Text(f.About))
+		}
 
-	for _, f := range made.Files {
-		q.WriteParagraph(console.Normal.Span("  "+console.Pad(f.Name, 16, false, "")+"  "), console.Dim, q.Text(f.About))
-	}
+		what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
+		if raw {
+			what = "Names, paths and addresses are not replaced."
+		}
 
-	what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
-	if raw {
-		what = "Names, paths and addresses are not replaced."
-	}
-
-	q.Line()
-	q.WriteParagraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
-
-	// Never cut: users copy it.
-	q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n")
-	_, err = io.WriteString(p.Out, q.Out.String())
-
-	return err
+		q.Line()
+		q.WriteParagraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
+		// Never cut: users copy it.
+		q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n")
+	})
 }
 
 // printFindingPage prints the page of one code.
@@ -177,9 +172,7 @@ func printFindingPage(p *cli.Program, code string) error {
 		return failure.AsUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
 	}
 
-	findingPageView(p.Out, pages[i], p.Term(p.Out))
-
-	return nil
+	return p.Show(false, nil, func(v *console.Page) { findingPageView(v, pages[i]) })
 }
 
 // completeWhy completes the codes with their titles.

@@ -3,9 +3,7 @@ package checkcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"gpuard/internal/app/exit"
@@ -15,7 +13,6 @@ import (
 	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/console"
-	"gpuard/internal/ui/failure"
 )
 
 // clusterAnswer is the JSON answer of doctor --engine kubernetes.
@@ -60,17 +57,9 @@ func diagnoseEngine(ctx context.Context, p *cli.Program, flags doctorFlags) erro
 	}
 
 	d := check.DiagnoseCluster(c)
-	if flags.asJSON {
-		err = cli.WriteJSON(p.Out, clusterAnswer{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
-	} else {
-		clusterView(p.Out, d, c.Hosts(), flags.all, p.Term(p.Out))
-	}
+	answer := clusterAnswer{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)}
 
-	if err == nil && hasBad(d.Findings) {
-		err = &failure.ShownError{Err: errors.New(d.Summary)}
-	}
-
-	return err
+	return badFinding(d, p.Show(flags.asJSON, answer, func(v *console.Page) { clusterView(v, d, c.Hosts(), flags.all) }))
 }
 
 // diagnoseSlurm is the same of the cluster that Slurm's commands ask.
@@ -80,20 +69,11 @@ func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error
 	}
 
 	d, err := remote.DiagnoseSlurm(ctx, p.Host)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case flags.asJSON:
-		err = cli.WriteJSON(p.Out, DoctorAnswer{"gpuard.doctor/1", d})
-	default:
-		doctorView(p.Out, d, flags.all, p.Term(p.Out))
 	}
 
-	if err == nil && hasBad(d.Findings) {
-		err = &failure.ShownError{Err: errors.New(d.Summary)}
-	}
-
-	return err
+	return showDiagnosis(p, d, flags)
 }
 
 func nodesOf(c *kubernetes.Cluster) []clusterNode {
@@ -115,9 +95,8 @@ func offeredBy(h kubernetes.Host) string {
 const shownNodes = 16
 
 // clusterView writes a diagnosis of a cluster: the verdict, the nodes with GPUs, the findings.
-func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bool, term console.Term) {
-	p := console.Page{Term: term}
-	writeVerdict(&p, d.Verdict)
+func clusterView(p *console.Page, d check.Diagnosis, hosts []kubernetes.Host, all bool) {
+	writeVerdict(p, d.Verdict)
 	shown := hosts
 	if len(hosts) > shownNodes && !all {
 		shown = hosts[:shownNodes]
@@ -152,6 +131,5 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 		p.Line(console.Dim.Span(fmt.Sprintf("and %s more: --all", prose.CountNoun(left, "row"))))
 	}
 
-	writeDiagnosis(&p, d, all)
-	_, _ = io.WriteString(w, p.Out.String())
+	writeDiagnosis(p, d, all)
 }

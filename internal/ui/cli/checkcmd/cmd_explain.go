@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/jobflags"
@@ -44,25 +45,23 @@ exit code is 1 if the driver shows something else.`,
   gpuard explain --probe                   what does the driver itself show?`,
 		ValidArgsFunction: p.CompleteExplain,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				const why = "--probe asks the CUDA driver of this computer"
-				if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "probe", Other: "runtime", Why: why}, {One: "probe", Other: "container", Why: why}}); err != nil {
-					return failure.AsUsage(err)
-				}
-				if probe {
-					return showProbe(p, cmd, args, asJSON)
-				}
+			const why = "--probe asks the CUDA driver of this computer"
+			if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "probe", Other: "runtime", Why: why}, {One: "probe", Other: "container", Why: why}}); err != nil {
+				return failure.AsUsage(err)
+			}
+			if probe {
+				return showProbe(p, cmd, args, asJSON)
+			}
 
-				x, err := explain.Explain(cmd.Context(), p.Host, args, runtime, container)
-				if err != nil {
-					return err
-				}
+			x, err := explain.Explain(cmd.Context(), p.Host, args, runtime, container)
+			if err != nil {
+				return err
+			}
 
-				jobflags.WarnConfig(p)
-				x.Notes = append(unknownVariables(args), x.Notes...)
+			jobflags.WarnConfig(p)
+			x.Notes = append(unknownVariables(args), x.Notes...)
 
-				return showExplained(p, x, asJSON)
-			})
+			return showExplained(p, x, asJSON)
 		},
 	}
 
@@ -78,20 +77,17 @@ exit code is 1 if the driver shows something else.`,
 // showExplained writes the answer. A list that the driver ignores is an error: the program would see other people's
 // GPUs.
 func showExplained(p *cli.Program, x *explain.Explanation, asJSON bool) error {
-	if asJSON {
-		if err := cli.WriteJSON(p.Out, explainAnswer{"gpuard.explain/1", x}); err != nil {
-			return err
-		}
-	} else {
+	err := p.Show(asJSON, explainAnswer{"gpuard.explain/1", x}, func(v *console.Page) {
 		if x.Process != nil {
-			explainProcessView(p.Out, x, p.Term(p.Out))
+			explainProcessView(v, x)
 		}
-		explainView(p.Out, x.View, x.Machine, p.Term(p.Out))
+		explainView(v, x.View, x.Machine)
+	})
+	if err == nil && slices.ContainsFunc(x.Notes, visible.Note.Widens) {
+		err = &failure.ShownError{Err: errors.New("the list is ignored")}
 	}
-	if slices.ContainsFunc(x.Notes, visible.Note.Widens) {
-		return &failure.ShownError{Err: errors.New("the list is ignored")}
-	}
-	return nil
+
+	return err
 }
 
 // explainAnswer is the JSON answer of explain.

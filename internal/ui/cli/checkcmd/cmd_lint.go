@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
@@ -49,28 +50,26 @@ read. Python files are parsed by the Python of your environment.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				kind, err := formatOf(as)
-				if err != nil {
-					return err
-				}
+			kind, err := formatOf(as)
+			if err != nil {
+				return err
+			}
 
-				o.Paths, o.As, o.Env = args, kind, p.Host.Env
-				line := cli.NewProgressLine(p, asJSON)
-				o.Progress = func(files, findings int) {
-					line.Show(func() string {
-						return prose.CountNoun(files, "file") + " read, " + prose.CountNoun(findings, "finding")
-					})
-				}
+			o.Paths, o.As, o.Env = args, kind, p.Host.Env
+			line := cli.NewProgressLine(p, asJSON)
+			o.Progress = func(files, findings int) {
+				line.Show(func() string {
+					return prose.CountNoun(files, "file") + " read, " + prose.CountNoun(findings, "finding")
+				})
+			}
 
-				found, err := linter.RunLint(cmd.Context(), o)
-				line.Wipe()
-				if err != nil {
-					return err
-				}
+			found, err := linter.RunLint(cmd.Context(), o)
+			line.Wipe()
+			if err != nil {
+				return err
+			}
 
-				return showLint(p, found, asJSON)
-			})
+			return showLint(p, found, asJSON)
 		},
 	}
 
@@ -87,15 +86,14 @@ read. Python files are parsed by the Python of your environment.`,
 
 // showLint writes the report and returns its exit code as an error.
 func showLint(p *cli.Program, found linter.Report, asJSON bool) error {
-	if asJSON {
-		if err := cli.WriteJSON(p.Out, lintAnswer{"gpuard.lint/1", found}); err != nil {
-			return err
-		}
-	} else {
-		lintView(p.Out, found, p.Term(p.Out))
+	err := p.Show(asJSON, lintAnswer{"gpuard.lint/1", found}, func(v *console.Page) { lintView(v, found) })
+	if !asJSON {
 		lintProblems(p, found.Problems)
 	}
+
 	switch {
+	case err != nil:
+		return err
 	case len(found.Problems) > 0:
 		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("something could not be read")}, Code: 2}
 	case found.Bad():

@@ -1,9 +1,9 @@
 package checkcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,25 +31,19 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 	}
 
 	view.Notes = append(unknownVariables(given), view.Notes...)
-	if asJSON {
-		if err := cli.WriteJSON(p.Out, probeAnswer{"gpuard.explain/1", view, probe}); err != nil {
-			return err
-		}
-	} else {
-		explainView(p.Out, view, m, p.Term(p.Out))
-		probeView(p.Out, probe, p.Term(p.Out))
+	err = p.Show(asJSON, probeAnswer{"gpuard.explain/1", view, probe}, func(v *console.Page) {
+		explainView(v, view, m)
+		probeView(v, probe)
+	})
+	if err == nil && !probe.Agrees {
+		err = &failure.ShownError{Err: errors.New("the driver shows something else")}
 	}
 
-	if !probe.Agrees {
-		return &failure.ShownError{Err: errors.New("the driver shows something else")}
-	}
-
-	return nil
+	return err
 }
 
 // probeView writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
-func probeView(w io.Writer, probe explain.Probe, term console.Term) {
-	p := console.Page{Term: term}
+func probeView(p *console.Page, probe explain.Probe) {
 	p.Line()
 	about := fmt.Sprintf("(CUDA %s, %s)", orUnknown(probe.CUDA), probe.Library)
 	if probe.Code != 0 {
@@ -75,8 +69,6 @@ func probeView(w io.Writer, probe explain.Probe, term console.Term) {
 			p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(line))
 		}
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 // probeEvidence lists the variables, versions and devices on which the answer depends.
@@ -92,9 +84,4 @@ func probeEvidence(probe explain.Probe) []string {
 	return out
 }
 
-func orUnknown(version string) string {
-	if version == "" {
-		return "unknown"
-	}
-	return version
-}
+func orUnknown(version string) string { return cmp.Or(version, "unknown") }

@@ -47,16 +47,14 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patience, err := flagset.ReadDuration("for", within)
-			if err != nil {
-				return &failure.CodedError{Err: err, Code: 2}
-			}
-			if cmd.ArgsLenAtDash() == 0 {
-				err = verifyCommand(p, cmd, args, patience, asJSON)
-			} else {
-				err = verifyTarget(p, cmd, args[0], patience, asJSON)
+			switch {
+			case err != nil:
+				return failure.AsUsage(err)
+			case cmd.ArgsLenAtDash() == 0:
+				return verifyCommand(p, cmd, args, patience, asJSON)
 			}
 
-			return err
+			return verifyTarget(p, cmd, args[0], patience, asJSON)
 		},
 	}
 
@@ -87,13 +85,8 @@ func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience ti
 	if err != nil {
 		return &failure.CodedError{Err: err, Code: exit.VerifyCode(err)}
 	}
-	if asJSON {
-		err = cli.WriteJSON(p.Out, v)
-	} else {
-		verificationView(p.Out, v, p.Term(p.Out))
-	}
 
-	return verdictError(v, err)
+	return verdictError(v, p.Show(asJSON, v, func(page *console.Page) { verificationView(page, v) }))
 }
 
 func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patience time.Duration, asJSON bool) error {
@@ -103,7 +96,7 @@ func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patienc
 			told = cli.LineJSON(p.Err, v)
 			return
 		}
-		verdictView(p.Err, v, terminalOf(p, p.Err))
+		console.Draw(p.Err, terminalOf(p, p.Err), func(page *console.Page) { verdictView(page, v) })
 	})
 
 	if err != nil {

@@ -15,7 +15,7 @@ func TestVerdict(t *testing.T) {
 	v := &verify.Verification{Finding: proof.Finding{Verdict: proof.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
 	var log, screen strings.Builder
-	verdictView(&log, v, console.Term{})
+	console.Draw(&log, console.Term{}, func(page *console.Page) { verdictView(page, v) })
 	lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 	leads := []string{"gpuard: wrong device: python", "gpuard: note: the order", "gpuard: note: two", "gpuard: to do: look"}
 	if len(lines) != len(leads) {
@@ -26,7 +26,7 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("line %d is %q, want %q in front", i, lines[i], lead)
 		}
 	}
-	verdictView(&screen, v, console.Term{TTY: true, Width: 80, UTF8: true})
+	console.Draw(&screen, console.Term{TTY: true, Width: 80, UTF8: true}, func(page *console.Page) { verdictView(page, v) })
 	for line := range strings.Lines(screen.String()) {
 		if len(line) > 81 || !strings.HasPrefix(line, "gpuard: ") && !strings.HasPrefix(line, "        ") {
 			t.Errorf("%d columns: %q", len(line)-1, line)

@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -12,11 +11,9 @@ import (
 
 // doctorView writes a diagnosis as text: the verdict, then the findings, the worst first. It counts checks that passed;
 // with all it lists them too.
-func doctorView(w io.Writer, d check.Diagnosis, all bool, term console.Term) {
-	p := console.Page{Term: term}
-	writeVerdict(&p, d.Verdict)
-	writeDiagnosis(&p, d, all)
-	_, _ = io.WriteString(w, p.Out.String())
+func doctorView(p *console.Page, d check.Diagnosis, all bool) {
+	writeVerdict(p, d.Verdict)
+	writeDiagnosis(p, d, all)
 }
 
 // writeDiagnosis writes the findings, the worst first, and their number.

@@ -56,12 +56,12 @@ info: persistence mode is off on GPU 1 (persistence)
 what a code means: gpuard doctor --why CODE
 `
 	var b strings.Builder
-	doctorView(&b, sick(), false, console.Term{Width: 80})
+	console.Draw(&b, console.Term{Width: 80}, func(page *console.Page) { doctorView(page, sick(), false) })
 	if diff := golden.FirstDifference(b.String(), want); diff != "" {
 		t.Errorf("%s\n%s", diff, b.String())
 	}
 	b.Reset()
-	doctorView(&b, sick(), true, console.Term{Width: 80})
+	console.Draw(&b, console.Term{Width: 80}, func(page *console.Page) { doctorView(page, sick(), true) })
 	for _, part := range []string{"ok: the driver 550.54.15 is loaded (driver-loaded)", "not looked: nobody asked (cdi)"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("--all does not show %q:\n%s", part, b.String())
@@ -77,7 +77,7 @@ what a code means: gpuard doctor --why CODE
 func TestDoctorNarrow(t *testing.T) {
 	for _, width := range []int{30, 40, 60} {
 		var b strings.Builder
-		doctorView(&b, sick(), true, console.Term{Width: width, TTY: true})
+		console.Draw(&b, console.Term{Width: width, TTY: true}, func(page *console.Page) { doctorView(page, sick(), true) })
 		for line := range strings.Lines(b.String()) {
 			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("a line of %d columns on %d: %s", n, width, line)
@@ -90,7 +90,7 @@ func TestDoctorNarrow(t *testing.T) {
 			}
 		}
 		b.Reset()
-		doctorView(&b, sick(), true, console.Term{Width: width})
+		console.Draw(&b, console.Term{Width: width}, func(page *console.Page) { doctorView(page, sick(), true) })
 		if first, _, _ := strings.Cut(b.String(), "\n"); !strings.HasSuffix(first, "Next: sudo reboot") {
 			t.Errorf("the first line of a file is %q", first)
 		}
@@ -123,7 +123,7 @@ func TestAdvice(t *testing.T) {
 func TestDoctorColor(t *testing.T) {
 	for _, color := range []bool{false, true} {
 		var b strings.Builder
-		doctorView(&b, sick(), false, console.Term{Width: 80, TTY: true, Color: color})
+		console.Draw(&b, console.Term{Width: 80, TTY: true, Color: color}, func(page *console.Page) { doctorView(page, sick(), false) })
 		if strings.Contains(b.String(), "\x1b[31m") != color {
 			t.Errorf("color %t: %q", color, b.String())
 		}
@@ -142,7 +142,7 @@ func TestJoined(t *testing.T) {
 		true:  {"unknown: cannot see one: no driver (code-one)\n", "unknown: cannot see five: no driver (code-five)\n"},
 	} {
 		var b strings.Builder
-		doctorView(&b, d, all, console.Term{})
+		console.Draw(&b, console.Term{}, func(page *console.Page) { doctorView(page, d, all) })
 		for _, line := range want {
 			if !strings.Contains(b.String(), line) {
 				t.Errorf("all %t: no line %q in\n%s", all, line, b.String())
@@ -199,7 +199,7 @@ from: https://example.org/a/page/whose/address/is/longer/than/a/line/of/this/ter
 from: nvml.h
 `
 	var b strings.Builder
-	findingPageView(&b, about, console.Term{Width: 80})
+	console.Draw(&b, console.Term{Width: 80}, func(page *console.Page) { findingPageView(page, about) })
 	if diff := golden.FirstDifference(b.String(), want); diff != "" {
 		t.Errorf("%s\n%s", diff, b.String())
 	}
@@ -227,7 +227,7 @@ func TestLikely(t *testing.T) {
 func TestTallyWhole(t *testing.T) {
 	for width := 40; width < 100; width++ {
 		var b strings.Builder
-		doctorView(&b, sick(), false, console.Term{Width: width, TTY: true})
+		console.Draw(&b, console.Term{Width: width, TTY: true}, func(page *console.Page) { doctorView(page, sick(), false) })
 		if !strings.Contains(b.String(), "gpuard doctor --why CODE\n") {
 			t.Fatalf("%d columns:\n%s", width, b.String())
 		}

@@ -3,7 +3,6 @@ package checkcmd
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"gpuard/internal/app/explain"
@@ -14,12 +13,11 @@ import (
 
 // explainView writes what a program sees: logical number, index, model, PCI address and UUID of each device, then the
 // notes. Below 60 columns each device takes several lines.
-func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) {
-	p := console.Page{Term: term}
+func explainView(p *console.Page, v visible.View, m gpu.Machine) {
 	if len(v.Visible) == 0 {
 		p.Line(console.Bold.Span("No GPU is visible."))
 	} else {
-		writeEntries(&p, v, &m)
+		writeEntries(p, v, &m)
 	}
 
 	if len(v.Notes) > 0 {
@@ -33,14 +31,11 @@ func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) 
 		}
 		p.WriteParagraph(word, console.Normal, p.Text(n.Text))
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 // explainProcessView writes the process, its container, job and lease, and the variables that decide. Call Explain
 // after it.
-func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) {
-	p := console.Page{Term: term}
+func explainProcessView(p *console.Page, x *explain.Explanation) {
 	e := x.Process
 	p.WriteParagraph(console.Bold.Span(fmt.Sprintf("Process %d ", e.PID)), console.Normal, console.Cut(p.Text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.Ellipsis()))
 	if e.Container != "" {
@@ -70,7 +65,6 @@ func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) 
 
 	p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(decides))
 	p.Line()
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {

@@ -21,13 +21,19 @@ func TestExplain(t *testing.T) {
 		},
 		Notes: []visible.Note{{Code: "invalid-index", Text: "CUDA_VISIBLE_DEVICES=2,0,-1,1: entry \"-1\" is no valid number and ends the list; dropped with it: \"1\""}},
 	}
-	golden.CompareWidths(t, "explain", func(w *strings.Builder, term console.Term) { explainView(w, v, m, term) })
+	golden.CompareWidths(t, "explain", func(w *strings.Builder, term console.Term) {
+		console.Draw(w, term, func(page *console.Page) { explainView(page, v, m) })
+	})
 	none := visible.View{Notes: []visible.Note{{Code: "empty-list", Text: "CUDA_VISIBLE_DEVICES=: no GPU is visible"}}}
-	golden.CompareWidths(t, "explain-none", func(w *strings.Builder, term console.Term) { explainView(w, none, m, term) })
+	golden.CompareWidths(t, "explain-none", func(w *strings.Builder, term console.Term) {
+		console.Draw(w, term, func(page *console.Page) { explainView(page, none, m) })
+	})
 	split := golden.InventMachine(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*2")
 	s := split.Devices[0].MIG[1]
 	v = visible.View{Visible: []visible.Entry{{UUID: s.UUID, Parent: split.Devices[0].UUID, Profile: s.Profile, Vendor: gpu.NVIDIA, Runtime: "cuda"}}}
-	golden.CompareWidths(t, "explain-mig", func(w *strings.Builder, term console.Term) { explainView(w, v, split, term) })
+	golden.CompareWidths(t, "explain-mig", func(w *strings.Builder, term console.Term) {
+		console.Draw(w, term, func(page *console.Page) { explainView(page, v, split) })
+	})
 }
 
 func TestExplainProcess(t *testing.T) {
@@ -41,6 +47,8 @@ func TestExplainProcess(t *testing.T) {
 		if err := json.Unmarshal([]byte(answer), &x); err != nil {
 			t.Fatal(err)
 		}
-		golden.CompareWidths(t, name, func(w *strings.Builder, term console.Term) { explainProcessView(w, &x, term) })
+		golden.CompareWidths(t, name, func(w *strings.Builder, term console.Term) {
+			console.Draw(w, term, func(page *console.Page) { explainProcessView(page, &x) })
+		})
 	}
 }

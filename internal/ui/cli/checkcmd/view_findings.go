@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"cmp"
-	"io"
 	"slices"
 	"strings"
 
@@ -62,8 +61,7 @@ func nearestCodes(code string, pages []check.Page) string {
 }
 
 // findingPageView writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
-func findingPageView(w io.Writer, about check.Page, term console.Term) {
-	p := console.Page{Term: term}
+func findingPageView(p *console.Page, about check.Page) {
 	p.WriteParagraph(console.Cyan.Span(about.Code+": "), console.Bold, p.Text(about.Title))
 	var joined []string
 	flush := func() {
@@ -108,6 +106,4 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		}
 		p.WriteParagraph(console.Dim.Span("from: "), console.Dim, p.Text(from))
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }

@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"gpuard/internal/app/linter"
@@ -12,13 +11,11 @@ import (
 )
 
 // lintView writes each finding: its place, what is wrong, the reason, and the corrected line.
-func lintView(w io.Writer, r linter.Report, term console.Term) {
-	p := &console.Page{Term: term}
+func lintView(p *console.Page, r linter.Report) {
 	for _, f := range r.Findings {
 		lintFinding(p, f)
 	}
 	lintSummary(p, r)
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 func lintFinding(p *console.Page, f linter.LocatedFinding) {

@@ -32,7 +32,7 @@ func mistakes() linter.Report {
 func TestLintView(t *testing.T) {
 	for _, width := range []int{0, 40, 80} {
 		var out strings.Builder
-		lintView(&out, mistakes(), console.Term{Width: width, UTF8: true})
+		console.Draw(&out, console.Term{Width: width, UTF8: true}, func(page *console.Page) { lintView(page, mistakes()) })
 		golden.Compare(t, "lint-"+map[int]string{0: "0", 40: "40", 80: "80"}[width], out.String())
 	}
 	fixed := mistakes()
@@ -48,7 +48,7 @@ func TestLintView(t *testing.T) {
 		"colours":  {mistakes(), []string{"\x1b[31merror\x1b[0m: ", "\x1b[32m  + export"}},
 	} {
 		var out strings.Builder
-		lintView(&out, c.report, console.Term{Color: name == "colours", UTF8: true})
+		console.Draw(&out, console.Term{Color: name == "colours", UTF8: true}, func(page *console.Page) { lintView(page, c.report) })
 		for _, want := range c.want {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: no %q in:\n%s", name, want, out.String())
@@ -67,7 +67,7 @@ func TestLintSkippedMany(t *testing.T) {
 		r.Skipped = append(r.Skipped, linter.Omission{Path: "old.py", Why: "not read: line 1: Python 2"})
 	}
 	var out strings.Builder
-	lintView(&out, r, console.Term{})
+	console.Draw(&out, console.Term{}, func(page *console.Page) { lintView(page, r) })
 	if text := out.String(); strings.Count(text, "\n") != 5 || !strings.Contains(text, "and 6 more: --json lists them") {
 		t.Errorf("%s", text)
 	}

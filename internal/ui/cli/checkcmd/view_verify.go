@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -12,8 +11,7 @@ import (
 )
 
 // verdictView writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
-func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
-	p := console.Page{Term: term}
+func verdictView(p *console.Page, v *verify.Verification) {
 	p.WriteParagraph(console.Normal.Span("gpuard: "), console.Normal, p.Text(v.Line()))
 
 	for _, n := range v.Notes {
@@ -23,13 +21,10 @@ func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
 	if v.Remedy != "" {
 		p.WriteParagraph(console.Normal.Span("gpuard: to do: "), console.Normal, p.Text(v.Remedy))
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }
 
 // verificationView writes the verdict, then the facts of each source, then the notes and what to do.
-func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
-	p := console.Page{Term: term}
+func verificationView(p *console.Page, v *verify.Verification) {
 	p.WriteParagraph(wordStyle(v.Verdict).Span(v.Verdict.Words()+": "), console.Normal, p.Text(v.Text))
 	f := &v.Facts
 	names := func(ids []gpu.UUID) string {
@@ -94,6 +89,4 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	if v.Remedy != "" {
 		p.WriteParagraph(console.Bold.Span("to do: "), console.Normal, p.Text(v.Remedy))
 	}
-
-	_, _ = io.WriteString(w, p.Out.String())
 }

@@ -8,7 +8,6 @@ import (
 
 	"gpuard/internal/app/services"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 )
 
 // NewDownCommand makes gpuard down.
@@ -27,9 +26,7 @@ removed.`,
   gpuard down node-2                       one instance
   gpuard down --now                        kill them immediately`,
 		ValidArgsFunction: CompleteServices(p, o, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return EndServices(cmd.Context(), p, o, args, now) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return EndServices(cmd.Context(), p, o, args, now) },
 	}
 
 	cmd.Flags().BoolVar(&now, "now", false, "kill them immediately")

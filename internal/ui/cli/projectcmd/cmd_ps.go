@@ -31,21 +31,17 @@ gpuard status shows the GPUs of other projects and users.`,
   gpuard ps --json                         for scripts`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				_, view, mine, err := FindInstances(cmd.Context(), p, o.File, args)
-				switch {
-				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
-					return failure.Usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
-				case err != nil:
-					return err
-				case o.JSON:
-					return psJSON(p, cmd, view, mine.Has)
-				}
+			_, view, mine, err := FindInstances(cmd.Context(), p, o.File, args)
+			switch {
+			case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
+				return failure.Usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
+			case err != nil:
+				return err
+			}
 
-				instancesView(p.Out, view, mine.Has, time.Now(), p.Term(p.Out))
+			answer := MakePsAnswer(cli.SchemaOf(cmd), view, mine.Has)
 
-				return nil
-			})
+			return p.Show(o.JSON, answer, func(v *console.Page) { instancesView(v, view, mine.Has, time.Now()) })
 		},
 	}
 	o.Add(cmd, "answer as one JSON object")
@@ -105,10 +101,6 @@ type PsInstance struct {
 	Log string `json:"log"`
 	// The port of this machine that its check of readiness or health asks; 0 none.
 	Port int `json:"port,omitempty"`
-}
-
-func psJSON(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
-	return cli.WriteJSON(p.Out, MakePsAnswer(cli.SchemaOf(cmd), view, which))
 }
 
 // MakePsAnswer is the JSON answer about a project.

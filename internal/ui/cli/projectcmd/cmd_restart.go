@@ -25,9 +25,7 @@ with their old settings: to apply changes of the file use gpuard up -d.`,
   gpuard restart node                      all instances of one service
   gpuard restart node-2                    one of them`,
 		ValidArgsFunction: CompleteServices(p, o, true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return restartWith(p, cmd, o, args) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return restartWith(p, cmd, o, args) },
 	}
 	o.Add(cmd, "answer as one JSON object, that of gpuard ps")
 
@@ -96,7 +94,7 @@ func reportResult(p *cli.Program, cmd *cobra.Command, view *services.View, which
 	if !asJSON {
 		return err
 	}
-	if werr := psJSON(p, cmd, view, which); werr != nil {
+	if werr := cli.WriteJSON(p.Out, MakePsAnswer(cli.SchemaOf(cmd), view, which)); werr != nil {
 		return fmt.Errorf("cannot answer: %w", werr)
 	}
 	if err != nil {

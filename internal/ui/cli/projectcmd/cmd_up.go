@@ -48,9 +48,7 @@ func NewUpCommand(p *cli.Program) *cobra.Command {
 		Short: "Start the services of a gpuard.yaml",
 		Long:  upLong, Example: upExample,
 		ValidArgsFunction: CompleteServices(p, &o.ProjectFlags, false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return upWith(p, cmd, o, args) })
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return upWith(p, cmd, o, args) },
 	}
 
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "return as soon as they have started, and leave them in the background")

@@ -1,6 +1,7 @@
 package projectcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -64,12 +65,7 @@ func (s Selection) Has(row *services.Row) bool {
 }
 
 // serviceOf is the service of an instance, also of one that is not in the file any more.
-func serviceOf(row *services.Row) string {
-	if row.Service != "" {
-		return row.Service
-	}
-	return row.Record.Service
-}
+func serviceOf(row *services.Row) string { return cmp.Or(row.Service, row.Record.Service) }
 
 // SelectInstances checks names against a view.
 func SelectInstances(view *services.View, names []string) (Selection, error) {

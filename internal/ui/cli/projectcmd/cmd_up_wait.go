@@ -84,12 +84,7 @@ func awaitGone(ctx context.Context, p *cli.Program, signals <-chan os.Signal, a 
 		err := a.Until(ctx, signals, func(view *services.View) bool {
 			each(view)
 			return firstRow(view, running) == nil
-		}, func(view *services.View) string {
-			if row := firstRow(view, running); row != nil {
-				return row.Name + " " + stateText(row)
-			}
-			return ""
-		})
+		}, func(view *services.View) string { return rowText(firstRow(view, running)) })
 		var by *interruptError
 		if !errors.As(err, &by) || by.sig != syscall.SIGPIPE {
 			return err
@@ -195,12 +190,13 @@ func dependsOn(row *services.Row, on map[string]bool) bool {
 // PendingText describes the slowest instance.
 func PendingText(which func(*services.Row) bool) func(*services.View) string {
 	return func(view *services.View) string {
-		row := slowestRow(view, which)
-		if row == nil {
-			return ""
-		}
-		return row.Name + " " + stateText(row)
+		return rowText(slowestRow(view, which))
 	}
+}
+
+// rowText is an instance and its state; "" for none.
+func rowText(row *services.Row) string {
+	return prose.ValueOr(row, "", func(r services.Row) string { return r.Name + " " + stateText(&r) })
 }
 
 // stateText is the state of an instance in a few words.

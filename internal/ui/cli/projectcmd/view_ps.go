@@ -1,7 +1,6 @@
 package projectcmd
 
 import (
-	"io"
 	"time"
 
 	"gpuard/internal/app/services"
@@ -9,8 +8,7 @@ import (
 )
 
 // instancesView writes the instances of a project, one line each, with remarks below.
-func instancesView(w io.Writer, view *services.View, which func(*services.Row) bool, now time.Time, term console.Term) {
-	v := &console.RowsPage{Page: console.Page{Term: term}}
+func instancesView(v *console.Page, view *services.View, which func(*services.Row) bool, now time.Time) {
 	var rows []console.TableRow
 	running := false
 	for i := range view.Rows {
@@ -31,7 +29,6 @@ func instancesView(w io.Writer, view *services.View, which func(*services.Row) b
 
 	if len(rows) == 0 {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Text(NothingUpText(view)))
-		_, _ = io.WriteString(w, v.Out.String())
 		return
 	}
 
@@ -40,6 +37,4 @@ func instancesView(w io.Writer, view *services.View, which func(*services.Row) b
 		v.Line()
 		v.WriteParagraph(console.Yellow.Span("! "), console.Normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")
 	}
-
-	_, _ = io.WriteString(w, v.Out.String())
 }

@@ -70,7 +70,7 @@ func TestInstances(t *testing.T) {
 	for name, view := range map[string]*services.View{"busy": busyProject(t), "killed": killed, "none": {Name: "lab"}} {
 		for _, width := range []int{40, 80, 140} {
 			var b strings.Builder
-			instancesView(&b, view, everything, golden.Now, console.Term{Width: width, UTF8: true})
+			console.Draw(&b, console.Term{Width: width, UTF8: true}, func(page *console.Page) { instancesView(page, view, everything, golden.Now) })
 			for line := range strings.Lines(b.String()) {
 				if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 					t.Errorf("%s at %d columns has a line of %d: %s", name, width, n, line)
@@ -80,6 +80,6 @@ func TestInstances(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	instancesView(&b, busyProject(t), everything, golden.Now, console.Term{Width: 80, Color: true})
+	console.Draw(&b, console.Term{Width: 80, Color: true}, func(page *console.Page) { instancesView(page, busyProject(t), everything, golden.Now) })
 	golden.Compare(t, "ps-busy-color", b.String())
 }

@@ -55,11 +55,11 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case cmd.Flags().Changed("login"):
-				return failure.WithExitCode(func() error { return printLogin(p, cmd, o) })
+				return printLogin(p, cmd, o)
 			case cmd.Flags().Changed("restore"):
-				return failure.WithExitCode(func() error { return restoreEnv(p, cmd, o) })
+				return restoreEnv(p, cmd, o)
 			}
-			return failure.WithExitCode(func() error { return printEnv(p, cmd, o) })
+			return printEnv(p, cmd, o)
 		},
 	}
 

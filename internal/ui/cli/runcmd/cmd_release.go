@@ -9,7 +9,6 @@ import (
 
 	"gpuard/internal/app/leases"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
 
@@ -37,33 +36,31 @@ shell with a lease, release alone gives that one back.`,
 			return leases.OwnLeases(ctx, p.Host), flagset.NoFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				if len(args) == 0 {
-					lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
-					args = []string{lease}
-				}
+			if len(args) == 0 {
+				lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
+				args = []string{lease}
+			}
 
-				l, err := leases.Release(cmd.Context(), p.Host, args[0])
-				if err == nil && asJSON {
-					return cli.WriteJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
-				}
+			l, err := leases.Release(cmd.Context(), p.Host, args[0])
+			if err == nil && asJSON {
+				return cli.WriteJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
+			}
 
-				switch {
-				case err != nil:
-				case l.IsReservation():
-					_ = p.Answer("released %s", l.ID)
-				case l.Apart && isInLease(p, l.ID):
-					_ = p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
-				case l.Apart:
-					_ = p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
-				case l.StoppedHolder() != nil:
-					_ = p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.StoppedHolder().PID)
-				default:
-					_ = p.Answer("released %s", l.ID)
-				}
+			switch {
+			case err != nil:
+			case l.IsReservation():
+				_ = p.Answer("released %s", l.ID)
+			case l.Apart && isInLease(p, l.ID):
+				_ = p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
+			case l.Apart:
+				_ = p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
+			case l.StoppedHolder() != nil:
+				_ = p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.StoppedHolder().PID)
+			default:
+				_ = p.Answer("released %s", l.ID)
+			}
 
-				return err
-			})
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")

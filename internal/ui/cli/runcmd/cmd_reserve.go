@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/core/job"
 	"gpuard/internal/ui/cli"
@@ -62,12 +61,7 @@ command false, so that the eval fails.`,
   eval "$(gpuard reserve --shell)"         a GPU for this shell, until it ends
   gpuard reserve --shell=fish | source`,
 		Args: flagset.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := reserveWith(p, cmd, o); err != nil {
-				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
-			}
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return reserveWith(p, cmd, o) },
 	}
 
 	o.spec.Add(p, cmd)

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
@@ -68,7 +67,7 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := readRun(p, cmd, o, args)
 			if err != nil {
-				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
+				return err
 			}
 
 			return runWith(p, cmd, spec, care, o)
@@ -127,17 +126,12 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 
 	switch {
 	case err != nil:
+		return err
 	case o.Dry:
-		err = dryRun(p, cmd, spec, o.JSON)
-	default:
-		err = launchRun(p, cmd, spec, o, watch, care)
+		return dryRun(p, cmd, spec, o.JSON)
 	}
 
-	if err != nil {
-		return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
-	}
-
-	return nil
+	return launchRun(p, cmd, spec, o, watch, care)
 }
 
 // runAnswer is the JSON answer of a run, written just before it becomes the command.

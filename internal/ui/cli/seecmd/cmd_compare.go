@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/console"
@@ -72,9 +73,7 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 		Long:  compareLong, Example: compareExample,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.CompletePrograms,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.AsRun(compareWith(p, cmd, args, o))
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return compareWith(p, cmd, args, o) },
 	}
 
 	f := cmd.Flags()
@@ -303,11 +302,7 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 		r.Metrics = append(r.Metrics, m)
 	}
 
-	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
-		return failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
-	}
-
-	return nil
+	return cli.CheckChart(o.chart)
 }
 
 func newCompareAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compareAnswer {
@@ -339,32 +334,21 @@ func compareProgress(now compare.Progress) string {
 // showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that
 // cannot be written must not lose the rest.
 func showCompared(p *cli.Program, o *compareOptions, a *compareAnswer) error {
-	if o.json {
-		if err := cli.WriteJSON(p.Out, a); err != nil {
-			return err
-		}
-	} else {
-		comparedView(p.Out, a, p.Term(p.Out))
+	err := p.Show(o.json, a, func(v *console.Page) { comparedView(v, a) })
+	if err != nil {
+		return err
 	}
 
 	if o.csv != "" {
-		if err := machine.WriteFile(o.csv, comparedCSV(a), 0o666); err != nil {
+		err := machine.WriteFile(o.csv, comparedCSV(a), 0o666)
+		if err != nil {
 			return &failure.CodedError{Err: fmt.Errorf("cannot write the runs: %w", err), Code: 1}
 		}
 	}
 
-	if o.chart == "" {
-		return nil
-	}
-
-	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
+	err = cli.WriteChart(o.chart, func(png bool) ([]byte, error) { return p.Views.Compared(a.Quantities, png, p.Host.Localize) })
 	if err != nil {
-		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
-	}
-
-	err = machine.WriteFile(o.chart, picture, 0o666)
-	if err != nil {
-		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
+		return &failure.CodedError{Err: err, Code: 1}
 	}
 
 	return nil
@@ -403,15 +387,9 @@ func comparedCSV(a *compareAnswer) []byte {
 
 // numberCSV is empty for what is absent.
 func numberCSV(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v, 'f', -1, 64)
+	return prose.ValueOr(v, "", func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) })
 }
 
 func bytesCSV(v *gpu.Bytes) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatInt(int64(*v), 10)
+	return prose.ValueOr(v, "", func(n gpu.Bytes) string { return strconv.FormatInt(int64(n), 10) })
 }

@@ -61,9 +61,7 @@ Policies:` + about,
   gpuard simulate --gpus 8 --policy own,fifo,easy jobs.csv
   sacct -aPo Submit,ElapsedRaw,AllocTRES | gpuard simulate -`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return showSimulation(p, cmd, o, args) })
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return showSimulation(p, cmd, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -159,13 +157,8 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	if err := writeSimulation(p, o, a.Results); err != nil {
 		return err
 	}
-	if o.json {
-		return cli.WriteJSON(p.Out, a)
-	}
 
-	simulationView(p.Out, &a, p.Term(p.Out))
-
-	return nil
+	return p.Show(o.json, a, func(v *console.Page) { simulationView(v, &a) })
 }
 
 // readRequest reads the flags that need no trace.
@@ -180,8 +173,8 @@ func (o *simulateOptions) readRequest() (*simulate.Request, error) {
 	if err := sim.SetEstimates(nil, r.Guess, nil); err != nil {
 		return nil, failure.Usagef("%v", err)
 	}
-	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
-		return nil, failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
+	if err := cli.CheckChart(o.chart); err != nil {
+		return nil, err
 	}
 
 	for _, name := range o.policies {
@@ -317,11 +310,7 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 			r := &results[i]
 			row := []string{strconv.Itoa(r.GPUs), r.Policy, strconv.Itoa(r.Jobs), strconv.Itoa(r.TooLarge)}
 			for _, v := range []*float64{r.CompletionMean, r.CompletionMedian, r.WaitMean, r.WaitP99, r.WaitMax, r.WaitLarge, r.Slowdown, r.Allocated, r.Fragmented} {
-				if v == nil {
-					row = append(row, "")
-				} else {
-					row = append(row, strconv.FormatFloat(*v, 'f', -1, 64))
-				}
+				row = append(row, numberCSV(v))
 			}
 			_ = w.Write(row)
 		}
@@ -332,19 +321,5 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 		}
 	}
 
-	if o.chart == "" {
-		return nil
-	}
-
-	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
-	if err != nil {
-		return fmt.Errorf("cannot write the chart: %w", err)
-	}
-
-	err = machine.WriteFile(o.chart, picture, 0o666)
-	if err != nil {
-		return fmt.Errorf("cannot write the chart: %w", err)
-	}
-
-	return nil
+	return cli.WriteChart(o.chart, func(png bool) ([]byte, error) { return p.Views.Waits(results, png, p.Host.Localize) })
 }

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app/leases"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
@@ -39,9 +40,7 @@ device can be read, with the reason.`,
 			}
 			return flagset.NoArguments(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error { return statusWith(p, cmd, &o) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return statusWith(p, cmd, &o) },
 	}
 
 	f := cmd.Flags()
@@ -90,12 +89,7 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 		return err
 	}
 
-	if o.json {
-		err = cli.WriteJSON(p.Out, s)
-	} else {
-		statusView(p.Out, s, p.Term(p.Out))
-	}
-
+	err = p.Show(o.json, s, func(v *console.Page) { v.Out.WriteString(statusText(s, v.Term)) })
 	if err == nil && len(s.Unavailable) > 0 {
 		err = &failure.ShownError{Err: errors.New(s.Unavailable[0].Text)}
 	}

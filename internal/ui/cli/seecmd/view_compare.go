@@ -2,19 +2,18 @@ package seecmd
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 
 	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/console"
 )
 
 // comparedView writes what gpuard compare shows.
-func comparedView(w io.Writer, a *compareAnswer, t console.Term) {
-	v := &console.Page{Term: t}
+func comparedView(v *console.Page, a *compareAnswer) {
 	for i := range a.Commands {
 		c := &a.Commands[i]
 		text := console.CommandText(c.Argv)
@@ -37,8 +36,6 @@ func comparedView(w io.Writer, a *compareAnswer, t console.Term) {
 	for _, text := range a.Warnings {
 		v.WriteParagraph(console.Dim.Span("warning: "), console.Normal, v.Text(text))
 	}
-
-	_, _ = io.WriteString(w, v.Out.String())
 }
 
 // writeComparison adds the tables, unless there is nothing to be seen in them.
@@ -52,7 +49,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 	for i := range a.Quantities {
 		q := &a.Quantities[i]
 		rows = append(rows, []string{"  " + p.Text(string(q.Arm)), fmt.Sprint(q.Runs), quantityText(q, q.Median), quantityText(q, q.Lowest), quantityText(q, q.Highest)})
-		ratios = max(ratios, len(ratioText(q)))
+		ratios = max(ratios, len(prose.ValueOr(q.Ratio, "", experiment.Ratio.Short)))
 	}
 
 	lines := alignRows(rows)
@@ -69,7 +66,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 	for i, line := range lines {
 		style, ratio := console.Dim, against
 		if i > 0 {
-			style, ratio = console.Normal, ratioText(&a.Quantities[i-1])
+			style, ratio = console.Normal, prose.ValueOr(a.Quantities[i-1].Ratio, "", experiment.Ratio.Short)
 			quantityHead(p, a, i-1)
 		}
 
@@ -105,7 +102,7 @@ func comparedUse(p *console.Page, a *compareAnswer) {
 	rows := [][]string{{"of the GPUs", "load", "memory", "power", "energy", "clock"}}
 	for i := range a.Arms {
 		u := &a.Arms[i].Use
-		rows = append(rows, []string{"  " + p.Text(string(a.Arms[i].Arm)), console.PercentText(u.Load), bytesOrDash(u.Memory), unitText(u.Power, "W"), unitText(u.Energy, "J"), unitText(u.Clock, "MHz")})
+		rows = append(rows, []string{"  " + p.Text(string(a.Arms[i].Arm)), console.PercentText(u.Load), prose.ValueOr(u.Memory, "-", gpu.Bytes.String), unitText(u.Power, "W"), unitText(u.Energy, "J"), unitText(u.Clock, "MHz")})
 	}
 
 	lines := alignRows(rows)
@@ -145,17 +142,15 @@ func alignRows(rows [][]string) (lines []string) {
 }
 
 func quantityTitle(q *experiment.Quantity) string {
-	if q.Command == experiment.Everything {
-		switch {
-		case q.IsTime():
-			return "all, until the last has ended"
-		default:
-			return "all, energy"
-		}
-	}
-	if q.IsTime() {
+	switch all := q.Command == experiment.Everything; {
+	case all && q.IsTime():
+		return "all, until the last has ended"
+	case all:
+		return "all, energy"
+	case q.IsTime():
 		return q.Command + ", time"
 	}
+
 	return q.Command + ", " + q.Name
 }
 
@@ -170,18 +165,8 @@ func quantityText(q *experiment.Quantity, v float64) string {
 	return unitText(&v, "J")
 }
 
-func ratioText(q *experiment.Quantity) string {
-	if q.Ratio == nil {
-		return ""
-	}
-	return q.Ratio.Short()
-}
-
 func unitText(v *float64, name string) string {
-	if v == nil {
-		return "-"
-	}
-	return roundDigits(*v, 3) + " " + name
+	return prose.ValueOr(v, "-", func(n float64) string { return roundDigits(n, 3) + " " + name })
 }
 
 // roundDigits rounds to so many digits, and has an exponent only below 0.001 and from 1e9.
@@ -195,11 +180,4 @@ func roundDigits(v float64, n int) string {
 	}
 
 	return text
-}
-
-func bytesOrDash(v *gpu.Bytes) string {
-	if v == nil {
-		return "-"
-	}
-	return v.String()
 }

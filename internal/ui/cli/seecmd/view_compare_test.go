@@ -23,7 +23,7 @@ func TestComparedView(t *testing.T) {
 	add(experiment.Everything, "energy_joules", false, 29412)
 	show := func(width int) string {
 		var out strings.Builder
-		comparedView(&out, a, console.Term{Width: width, UTF8: true})
+		console.Draw(&out, console.Term{Width: width, UTF8: true}, func(page *console.Page) { comparedView(page, a) })
 		return out.String()
 	}
 	for _, width := range []int{0, 40, 60, 100} {

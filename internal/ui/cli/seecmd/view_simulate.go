@@ -2,7 +2,6 @@ package seecmd
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -13,8 +12,7 @@ import (
 )
 
 // simulationView writes what gpuard simulate shows.
-func simulationView(w io.Writer, a *simulateAnswer, t console.Term) {
-	v := &console.Page{Term: t}
+func simulationView(v *console.Page, a *simulateAnswer) {
 	v.WriteText(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, spanText(&a.Trace.Span)))
 
 	for _, text := range a.Trace.Remarks {
@@ -41,8 +39,6 @@ func simulationView(w io.Writer, a *simulateAnswer, t console.Term) {
 	if text := enoughGPUsText(a.Results); text != "" {
 		v.WriteText(text)
 	}
-
-	_, _ = io.WriteString(w, v.Out.String())
 }
 
 // leftOutText says which jobs are too large for which sizes of the machine. A size that serves more of them has them in

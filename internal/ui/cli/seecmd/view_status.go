@@ -3,7 +3,6 @@ package seecmd
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,13 +12,6 @@ import (
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
 )
-
-// statusView writes the machine as text: one line per device with load, memory, temperature and use, and below it its
-// jobs and problems. No line is wider than the terminal (80 columns if the width is unknown); below 60 columns each
-// device takes two lines.
-func statusView(w io.Writer, s status.Report, term console.Term) {
-	_, _ = io.WriteString(w, statusText(s, term))
-}
 
 // frameText is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the
 // rest of an earlier frame, and never scrolls; the last line has the time and the key to leave. If not everything fits,
@@ -63,6 +55,9 @@ func useRank(d *status.Device) int {
 	return 2
 }
 
+// statusText is the machine as text: one line per device with load, memory, temperature and use, and below it its
+// jobs and problems. No line is wider than the terminal (80 columns if the width is unknown); below 60 columns each
+// device takes two lines.
 func statusText(s status.Report, term console.Term) string {
 	if term.Width <= 0 {
 		term.Width = console.UsualWidth
@@ -245,13 +240,6 @@ func drawBar(p *console.Page, share *float64, width int) console.Span {
 	return console.Normal.Span(drawn + strings.Repeat(p.PickGlyph("┈", "."), width-halves/2-halves%2))
 }
 
-func percentText(share *float64) string {
-	if share == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f %%", 100**share)
-}
-
 func memoryShare(d *status.Device) *float64 {
 	used, all := d.InUse(), d.InAll()
 	if all == nil || used == nil || *all <= 0 {
@@ -263,10 +251,7 @@ func memoryShare(d *status.Device) *float64 {
 // memoryText writes "51.2/80.0 GiB".
 func memoryText(d *status.Device) string {
 	gib := func(b *gpu.Bytes) string {
-		if b == nil {
-			return "?"
-		}
-		return fmt.Sprintf("%.1f", float64(*b)/float64(gpu.GiB))
+		return prose.ValueOr(b, "?", func(n gpu.Bytes) string { return fmt.Sprintf("%.1f", float64(n)/float64(gpu.GiB)) })
 	}
 	used, all := d.InUse(), d.InAll()
 	if all == nil && used == nil {
@@ -277,10 +262,7 @@ func memoryText(d *status.Device) string {
 }
 
 func temperatureText(d *status.Device) string {
-	if d.Temperature == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%d C", *d.Temperature)
+	return prose.ValueOr(d.Temperature, "-", func(degrees int) string { return fmt.Sprintf("%d C", degrees) })
 }
 
 func powerText(d *status.Device) string {

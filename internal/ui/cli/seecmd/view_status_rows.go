@@ -92,7 +92,7 @@ func (v *statusPage) writeWide(r statusRow, c columnWidths) {
 	d, use := r.device, r.device.State()
 	line := []console.Span{
 		console.Bold.Span(console.Pad(r.label, c.label, true, "")), console.Normal.Span(console.ColumnGap + console.Pad(r.model, c.model, false, v.Ellipsis()) + console.ColumnGap),
-		drawBar(&v.Page, d.Utilization, c.bar), console.Normal.Span(" " + console.Pad(percentText(d.Utilization), c.percent, true, "") + console.ColumnGap),
+		drawBar(&v.Page, d.Utilization, c.bar), console.Normal.Span(" " + console.Pad(console.PercentText(d.Utilization), c.percent, true, "") + console.ColumnGap),
 		drawBar(&v.Page, memoryShare(d), c.bar), console.Normal.Span(" " + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap),
 		console.Normal.Span(console.Pad(temperatureText(d), c.temperature, true, "") + console.ColumnGap),
 	}
@@ -115,7 +115,7 @@ func (v *statusPage) writeNarrow(r statusRow, c columnWidths) {
 	room := v.Term.Width - console.CellWidth(label) - 1 - console.CellWidth(v.Term.Translate(use))
 	v.Line(console.Bold.Span(label), console.Normal.Span(console.Pad(r.model, max(room, 0), false, v.Ellipsis())+" "), useStyle(use).Span(v.Term.Translate(use)))
 	const indent = 2
-	text := console.Pad(percentText(d.Utilization), c.percent, true, "") + console.ColumnGap + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap + temperatureText(d)
+	text := console.Pad(console.PercentText(d.Utilization), c.percent, true, "") + console.ColumnGap + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap + temperatureText(d)
 	share := d.Utilization
 	if d.Profile != "" || r.parent {
 		share = memoryShare(d)

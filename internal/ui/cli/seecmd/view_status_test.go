@@ -157,7 +157,7 @@ func TestStatus(t *testing.T) {
 	for name, scene := range scenes() {
 		for _, term := range []console.Term{{Width: 40, UTF8: true}, {Width: 80, UTF8: true}, {Width: 140, UTF8: true}} {
 			var out strings.Builder
-			statusView(&out, scene(t), term)
+			out.WriteString(statusText(scene(t), term))
 			golden.Compare(t, fmt.Sprintf("status-%s-%d", name, term.Width), out.String())
 		}
 	}
@@ -262,7 +262,7 @@ func TestFrameOrder(t *testing.T) {
 func TestStatusWords(t *testing.T) {
 	shown := func(s status.Report, width int) string {
 		var out strings.Builder
-		statusView(&out, s, console.Term{Width: width})
+		out.WriteString(statusText(s, console.Term{Width: width}))
 		return out.String()
 	}
 	for spec, want := range map[string]string{

@@ -28,34 +28,32 @@ libraries of the driver too. sudo gpuard setup cdi writes it to /etc/cdi.`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: []string{"nvidia", "amd"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				vendor := gpu.NVIDIA
-				if len(args) > 0 {
-					vendor = gpu.Vendor(args[0])
-				}
+			vendor := gpu.NVIDIA
+			if len(args) > 0 {
+				vendor = gpu.Vendor(args[0])
+			}
 
-				if container.CDIKinds()[vendor] == "" {
-					return failure.Usagef("cannot describe the GPUs of %q for containers: write nvidia or amd", string(vendor))
-				}
+			if container.CDIKinds()[vendor] == "" {
+				return failure.Usagef("cannot describe the GPUs of %q for containers: write nvidia or amd", string(vendor))
+			}
 
-				spec, notes, err := engine.MachineSpec(cmd.Context(), p.Host, vendor)
-				if err != nil {
-					return err
-				}
+			spec, notes, err := engine.MachineSpec(cmd.Context(), p.Host, vendor)
+			if err != nil {
+				return err
+			}
 
-				for _, note := range notes {
-					fmt.Fprintln(p.Err, "gpuard: "+note)
-				}
+			for _, note := range notes {
+				fmt.Fprintln(p.Err, "gpuard: "+note)
+			}
 
-				return cli.WriteJSON(p.Out, spec)
-			})
+			return cli.WriteJSON(p.Out, spec)
 		},
 	}
 }
 
 func setupCDI(p *cli.Program) *cobra.Command {
 	t := setupFlags{system: true}
-	cmd := &cobra.Command{
+	return t.addFlags(&cobra.Command{
 		Use:   "cdi [flags]",
 		Short: "For all users, by root: the GPUs for container engines",
 		Long: `Writes /etc/cdi/gpuard-nvidia.json or gpuard-amd.json, by which Podman and Docker
@@ -66,18 +64,13 @@ not replaced. gpuard cdi prints the same.`,
   sudo gpuard setup cdi --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				c := setup.CDI{Host: p.Host}
-				if !t.dry {
-					if err := c.CheckRoot(); err != nil {
-						return err
-					}
+			c := setup.CDI{Host: p.Host}
+			if !t.dry {
+				if err := c.CheckRoot(); err != nil {
+					return err
 				}
-				return runSetup(p, &t, setupPart{c.Key, func() (setup.ChangePlan, error) { return c.Wish(cmd.Context()) }})
-			})
+			}
+			return runSetup(p, &t, setupPart{c.Key, func() (setup.ChangePlan, error) { return c.Wish(cmd.Context()) }})
 		},
-	}
-	t.addFlags(cmd)
-
-	return cmd
+	})
 }

@@ -2,6 +2,7 @@
 package setupcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,12 +45,10 @@ even if its folder or program no longer exists.`,
   gpuard setup --remove 'direnv /home/ann/notebooks'`,
 		Args: refuseUnknownTarget,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				if cmd.Flags().Changed("remove") {
-					return removeListed(p, &t, name)
-				}
-				return listSetups(p, t.json)
-			})
+			if cmd.Flags().Changed("remove") {
+				return removeListed(p, &t, name)
+			}
+			return listSetups(p, t.json)
 		},
 	}
 
@@ -161,11 +160,13 @@ type setupFlags struct {
 	after func(setup.Report) []string
 }
 
-func (t *setupFlags) addFlags(cmd *cobra.Command) {
+func (t *setupFlags) addFlags(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written, every line of it")
 	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
+
+	return cmd
 }
 
 // setupPart is one entry of the record that a command sets up: its name there and, for a setup that is written or
@@ -192,7 +193,7 @@ func runSetup(p *cli.Program, t *setupFlags, parts ...setupPart) error {
 
 	if t.json {
 		r.Notes = append(append([]string{}, p.Remarks...), r.Notes...)
-		return firstError(err, cli.WriteJSON(p.Out, r))
+		return cmp.Or(err, cli.WriteJSON(p.Out, r))
 	}
 
 	showSetup(p.Out, r, p.Host.Env, p.Term(p.Out))
@@ -245,7 +246,7 @@ func removeParts(p *cli.Program, s *setup.Setup, t *setupFlags, parts []setupPar
 		}
 
 		if keyErr != nil {
-			return all, firstError(err, keyErr)
+			return all, cmp.Or(err, keyErr)
 		}
 
 		r, removeErr := s.Remove(name, t.dry)
@@ -253,7 +254,7 @@ func removeParts(p *cli.Program, s *setup.Setup, t *setupFlags, parts []setupPar
 			r.Notes = append(r.Notes, otherSetups(p, name)...)
 		}
 
-		err = firstError(err, removeErr)
+		err = cmp.Or(err, removeErr)
 		all = joinReports(all, r)
 	}
 	if t.after != nil {
@@ -269,15 +270,6 @@ func joinReports(all, r setup.Report) setup.Report {
 	}
 	all.Files, all.Try, all.Notes = append(all.Files, r.Files...), append(all.Try, r.Try...), append(all.Notes, r.Notes...)
 	return all
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // maxLinesDone is the number of lines of a file that are shown after a setup, and maxFilesDone the number of files that

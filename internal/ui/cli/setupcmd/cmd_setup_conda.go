@@ -21,7 +21,7 @@ type condaOptions struct {
 
 func setupConda(p *cli.Program) *cobra.Command {
 	o := &condaOptions{}
-	cmd := &cobra.Command{
+	cmd := o.target.addFlags(&cobra.Command{
 		Use:   "conda [flags] [ENV]",
 		Short: "A choice of GPUs for a conda environment",
 		Long: `Writes hooks for sh, bash, zsh, dash and fish into the environment ENV (a name, a
@@ -46,16 +46,13 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 			}
 			return setup.Conda{Host: p.Host}.EnvironmentNames(), flagset.Files
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error { return condaSetup(p, cmd, o, args) })
-		},
-	}
+		RunE: func(cmd *cobra.Command, args []string) error { return condaSetup(p, cmd, o, args) },
+	})
 
 	o.choice.Add(p, cmd)
 	o.addModes(cmd)
 	cmd.Flags().StringVar(&o.file, "environment-yml", "", "add the choice to this environment `FILE`")
 	_ = cmd.MarkFlagFilename("environment-yml", "yml", "yaml")
-	o.target.addFlags(cmd)
 
 	return cmd
 }

@@ -26,7 +26,7 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 	var l leaseFlags
 	var ask bool
 	var name string
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "desktop [flags] APP [-- ARG...]",
 		Short: "A menu entry that starts a program with a lease",
 		Long:  setupDesktopLong,
@@ -37,36 +37,34 @@ func setupDesktop(p *cli.Program) *cobra.Command {
   gpuard setup desktop sim --device 0 -- ~/bin/sim --gui     has no entry yet`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				d := setup.Desktop{Setup: &setup.Setup{Host: p.Host}, Name: name}
-				var err error
-				d.App, d.More, err = entryAndArguments(cmd, args)
+			d := setup.Desktop{Setup: &setup.Setup{Host: p.Host}, Name: name}
+			var err error
+			d.App, d.More, err = entryAndArguments(cmd, args)
+			if err != nil {
+				return err
+			}
+
+			d.Flags, err = l.flagWords(p, cmd)
+			if err != nil {
+				return err
+			}
+
+			d.Spec = l.spec
+			if ask {
+				err = jobflags.CheckAsk(cmd)
 				if err != nil {
 					return err
 				}
+				d.Flags = append(d.Flags, "--ask")
+			}
 
-				d.Flags, err = l.flagWords(p, cmd)
-				if err != nil {
-					return err
-				}
+			if !cmd.Flags().Changed("wait") && !l.waiting.No && len(l.waiting.Fallback) == 0 && !l.spec.CPU {
+				d.Flags = append(d.Flags, "--no-wait")
+			}
 
-				d.Spec = l.spec
-				if ask {
-					err = jobflags.CheckAsk(cmd)
-					if err != nil {
-						return err
-					}
-					d.Flags = append(d.Flags, "--ask")
-				}
+			t.doubts = l.doubtNotes(p, cmd)
 
-				if !cmd.Flags().Changed("wait") && !l.wait.NoWait && len(l.wait.Fallback) == 0 && !l.CPU {
-					d.Flags = append(d.Flags, "--no-wait")
-				}
-
-				t.doubts = l.doubtNotes(p, cmd)
-
-				return runSetup(p, &t, setupPart{d.Key, d.Wish})
-			})
+			return runSetup(p, &t, setupPart{d.Key, d.Wish})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -74,11 +72,10 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 			}
 			return (&setup.Setup{Host: p.Host}).EntryIDs(), flagset.NoFiles
 		},
-	}
+	})
 
 	l.addFlags(p, cmd)
 	jobflags.AddAsk(cmd, &ask)
-	t.addFlags(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, to distinguish several entries of one program")
 
 	return cmd

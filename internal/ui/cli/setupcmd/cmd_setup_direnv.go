@@ -1,18 +1,19 @@
 package setupcmd
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 )
 
 func setupDirenv(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	var c deviceChoice
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "direnv [flags] [FOLDER]",
 		Short: "A choice of GPUs for a folder, in its .envrc",
 		Long: `Adds a block to FOLDER/.envrc (here, without FOLDER), so that direnv sets the
@@ -23,27 +24,19 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
   gpuard setup direnv --remove`,
 		Args: flagset.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				d := setup.Direnv{Setup: &setup.Setup{Host: p.Host}}
-				if len(args) > 0 {
-					d.Folder = args[0]
-				}
+			flags, err := c.flagWords(p, cmd)
+			if err != nil {
+				return err
+			}
 
-				flags, err := c.flagWords(p, cmd)
-				if err != nil {
-					return err
-				}
+			d := setup.Direnv{Setup: &setup.Setup{Host: p.Host}, Folder: strings.Join(args, ""), Flags: flags}
+			t.doubts = c.doubtNotes(p, cmd)
 
-				d.Flags = flags
-				t.doubts = c.doubtNotes(p, cmd)
-
-				return runSetup(p, &t, setupPart{d.Key, d.Wish})
-			})
+			return runSetup(p, &t, setupPart{d.Key, d.Wish})
 		},
-	}
+	})
 
 	c.Add(p, cmd)
-	t.addFlags(cmd)
 
 	return cmd
 }

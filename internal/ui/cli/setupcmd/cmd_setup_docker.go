@@ -12,7 +12,7 @@ import (
 func setupDocker(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	var file string
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "docker --compose FILE [flags]",
 		Short: "A project of Docker Compose: its services get leased GPUs",
 		Long: `Writes compose.override.yaml beside FILE, which Compose reads by itself: every
@@ -24,18 +24,15 @@ work as before.`,
   gpuard setup docker --compose compose.yaml --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				if file == "" {
-					return failure.Usagef("cannot set up docker without a project: write --compose compose.yaml; single containers need no setup: gpuard docker -- run IMAGE")
-				}
-				d := setup.Docker{Setup: &setup.Setup{Host: p.Host}, File: file}
-				return runSetup(p, &t, setupPart{d.Key, func() (setup.ChangePlan, error) { return d.Wish(cmd.Context()) }})
-			})
+			if file == "" {
+				return failure.Usagef("cannot set up docker without a project: write --compose compose.yaml; single containers need no setup: gpuard docker -- run IMAGE")
+			}
+			d := setup.Docker{Setup: &setup.Setup{Host: p.Host}, File: file}
+			return runSetup(p, &t, setupPart{d.Key, func() (setup.ChangePlan, error) { return d.Wish(cmd.Context()) }})
 		},
-	}
+	})
 
 	cmd.Flags().StringVar(&file, "compose", "", "the project's file")
-	t.addFlags(cmd)
 
 	return cmd
 }

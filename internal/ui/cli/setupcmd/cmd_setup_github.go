@@ -5,12 +5,11 @@ import (
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 )
 
 func setupGitHub(p *cli.Program) *cobra.Command {
 	var t setupFlags
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "github [flags] [-- COMMAND...]",
 		Short: "A workflow that tests without a GPU and with one",
 		Long: `Writes .github/workflows/gpuard.yml into this repository: COMMAND (pytest, if you
@@ -20,18 +19,15 @@ GPUs, by the same line. Add what else the tests need yourself.`,
   gpuard setup github -- pytest -x tests/gpu
   gpuard setup github --remove`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				g := setup.GitHub{Host: p.Host, Command: args}
-				if len(args) == 0 {
-					g.Command = []string{"pytest"}
-				}
-				return runSetup(p, &t, setupPart{g.Key, g.Wish})
-			})
+			g := setup.GitHub{Host: p.Host, Command: args}
+			if len(args) == 0 {
+				g.Command = []string{"pytest"}
+			}
+			return runSetup(p, &t, setupPart{g.Key, g.Wish})
 		},
-	}
+	})
 
 	cmd.Flags().SetInterspersed(false)
-	t.addFlags(cmd)
 
 	return cmd
 }

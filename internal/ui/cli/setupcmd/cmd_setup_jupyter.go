@@ -16,7 +16,7 @@ func setupJupyter(p *cli.Program) *cobra.Command {
 	var c deviceChoice
 	var w jobflags.WaitFlags
 	j := setup.Jupyter{Host: p.Host}
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "jupyter",
 		Short: "A Jupyter kernel that leases its GPU, also for VS Code",
 		Long: `Adds a kernel with a choice of GPUs, and keeps the one that you have. Each
@@ -30,31 +30,29 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
   gpuard setup jupyter --mem 20G --remove  removes the one of this choice`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				flags, err := c.flagWords(p, cmd)
-				if err != nil {
-					return failure.AsUsage(err)
-				}
+			flags, err := c.flagWords(p, cmd)
+			if err != nil {
+				return failure.AsUsage(err)
+			}
 
-				_, err = w.Parse(p, cmd)
-				if err != nil {
-					return failure.AsUsage(err)
-				}
-				if c.spec.Quota == job.MPS || c.spec.Require == job.MPS {
-					return failure.Usagef("cannot set up a kernel with --quota mps: its lease could not be kept over a restart; leave it out")
-				}
+			_, err = w.Parse(p, cmd)
+			if err != nil {
+				return failure.AsUsage(err)
+			}
+			if c.spec.Quota == job.MPS || c.spec.Require == job.MPS {
+				return failure.Usagef("cannot set up a kernel with --quota mps: its lease could not be kept over a restart; leave it out")
+			}
 
-				more := &cobra.Command{}
-				(&jobflags.SpecFlags{}).AddCommand(more)
-				(&jobflags.WaitFlags{}).Add(more)
-				jobflags.AddPrivateState(p, more)
-				j.Flags, j.Spec = append(flags, chosenFlags(cmd, more.Flags())...), c.spec
-				t.doubts = c.doubtNotes(p, cmd)
+			more := &cobra.Command{}
+			(&jobflags.SpecFlags{}).AddCommand(more)
+			(&jobflags.WaitFlags{}).Add(more)
+			jobflags.AddPrivateState(p, more)
+			j.Flags, j.Spec = append(flags, chosenFlags(cmd, more.Flags())...), c.spec
+			t.doubts = c.doubtNotes(p, cmd)
 
-				return runSetup(p, &t, setupPart{j.Key, j.Wish})
-			})
+			return runSetup(p, &t, setupPart{j.Key, j.Wish})
 		},
-	}
+	})
 
 	c.Add(p, cmd)
 	c.AddCommand(cmd)
@@ -62,7 +60,6 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 	jobflags.AddPrivateState(p, cmd)
 	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it starts (default python3)")
 	cmd.Flags().StringVar(&j.Name, "name", "", "the `NAME` that users see")
-	t.addFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kernel", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return j.Names(), flagset.NoFiles
 	})

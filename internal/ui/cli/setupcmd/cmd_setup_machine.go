@@ -5,14 +5,13 @@ import (
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/manual"
 )
 
 func setupMachine(p *cli.Program) *cobra.Command {
 	t := setupFlags{system: true}
-	cmd := &cobra.Command{
+	return t.addFlags(&cobra.Command{
 		Use:   "machine [flags]",
 		Short: "For all users, by root: leases, policy, manual",
 		Long: `Makes /run/gpuard, now and at each boot (by tmpfiles.d): a folder for the leases
@@ -26,28 +25,23 @@ of gpuard has installed are not changed.`,
   sudo gpuard setup machine --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				scripts, err := cli.Completions(cli.CommandTree(p.Commands))
-				if err != nil {
+			scripts, err := cli.Completions(cli.CommandTree(p.Commands))
+			if err != nil {
+				return err
+			}
+
+			m := setup.Machine{Setup: &setup.Setup{Host: p.Host, System: true}, Pages: map[string]string{}, Completions: scripts}
+			for _, page := range manual.ManPages(cli.CommandTree(p.Commands), cli.Version()) {
+				m.Pages[page.Name] = page.Text
+			}
+
+			if !t.dry {
+				if err := m.CheckRoot(t.remove); err != nil {
 					return err
 				}
+			}
 
-				m := setup.Machine{Setup: &setup.Setup{Host: p.Host, System: true}, Pages: map[string]string{}, Completions: scripts}
-				for _, page := range manual.ManPages(cli.CommandTree(p.Commands), cli.Version()) {
-					m.Pages[page.Name] = page.Text
-				}
-
-				if !t.dry {
-					if err := m.CheckRoot(t.remove); err != nil {
-						return err
-					}
-				}
-
-				return runSetup(p, &t, setupPart{m.Key, m.Wish})
-			})
+			return runSetup(p, &t, setupPart{m.Key, m.Wish})
 		},
-	}
-	t.addFlags(cmd)
-
-	return cmd
+	})
 }

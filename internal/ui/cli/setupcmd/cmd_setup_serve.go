@@ -20,7 +20,7 @@ func setupServe(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	var page observe.ServeOptions
 	user := false
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "serve [flags]",
 		Short: "The page of gpuard serve, started by systemd",
 		Long: `Writes a socket and a service for systemd: as root for the machine, otherwise for
@@ -29,25 +29,22 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 		Example: "  sudo gpuard setup serve\n  gpuard setup serve --listen 127.0.0.1:9000\n  gpuard setup serve --remove",
 		Args:    flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.WithExitCode(func() error {
-				words, err := pageWords(&page)
-				if err != nil {
-					return err
-				}
+			words, err := pageWords(&page)
+			if err != nil {
+				return err
+			}
 
-				user = user || os.Geteuid() != 0
-				t.system = !user
-				s := &setup.Setup{Host: p.Host, System: t.system}
-				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.AfterRemoval
+			user = user || os.Geteuid() != 0
+			t.system = !user
+			s := &setup.Setup{Host: p.Host, System: t.system}
+			t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.AfterRemoval
 
-				return runSetup(p, &t, setupPart{func() (string, error) { return "serve", nil }, func() (setup.ChangePlan, error) { return s.ServeWish(page.Listen, words, user) }})
-			})
+			return runSetup(p, &t, setupPart{func() (string, error) { return "serve", nil }, func() (setup.ChangePlan, error) { return s.ServeWish(page.Listen, words, user) }})
 		},
-	}
+	})
 
 	AddPageFlags(cmd, &page)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
-	t.addFlags(cmd)
 
 	return cmd
 }
@@ -102,7 +99,7 @@ func BothForTLS(cert, key string) error {
 func setupPrometheus(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	address := ""
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "prometheus [flags] FOLDER",
 		Short: "Scrape config, alert rules and a dashboard for gpuard serve",
 		Long: `Writes three files into FOLDER: what Prometheus reads, when it alerts, and a
@@ -115,21 +112,18 @@ dashboard for Grafana. It says which lines to add to prometheus.yml.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				s := &setup.Setup{Host: p.Host}
-				wish := func() (setup.ChangePlan, error) { return s.PrometheusWish(args[0], address) }
-				key := func() (string, error) {
-					w, err := wish()
-					return w.Key, err
-				}
+			s := &setup.Setup{Host: p.Host}
+			wish := func() (setup.ChangePlan, error) { return s.PrometheusWish(args[0], address) }
+			key := func() (string, error) {
+				w, err := wish()
+				return w.Key, err
+			}
 
-				return runSetup(p, &t, setupPart{key, wish})
-			})
+			return runSetup(p, &t, setupPart{key, wish})
 		},
-	}
+	})
 
 	cmd.Flags().StringVar(&address, "target", "127.0.0.1:8470", "`ADDRESS` and port of gpuard serve, as Prometheus reaches it")
-	t.addFlags(cmd)
 
 	return cmd
 }

@@ -1,6 +1,9 @@
 package setupcmd
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/setup"
@@ -14,7 +17,8 @@ func setupShell(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	var noPrompt bool
 	var login string
-	cmd := &cobra.Command{
+	logins := []string{string(policy.LoginNone), string(policy.LoginAllowed)}
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "shell [flags] [bash | zsh | fish]",
 		Short: "Completion, the lease in the prompt, logins without GPUs",
 		Long: `Adds a block to ~/.bashrc or ~/.zshrc, or files for fish: completion by the Tab
@@ -31,37 +35,31 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
   gpuard setup shell --remove`,
 		Args: flagset.OneArgument, ValidArgs: setup.Shells(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				s := setup.Shell{Setup: &setup.Setup{Host: p.Host}, Prompt: !noPrompt, Login: policy.Login(login)}
-				if cmd.Flags().Changed("login") && login != string(policy.LoginNone) && login != string(policy.LoginAllowed) {
-					return failure.Usagef("cannot read --login=%s: write one of none, allowed", login)
-				}
+			s := setup.Shell{Setup: &setup.Setup{Host: p.Host}, Prompt: !noPrompt, Login: policy.Login(login)}
+			if cmd.Flags().Changed("login") && !slices.Contains(logins, login) {
+				return failure.Usagef("cannot read --login=%s: write one of none, allowed", login)
+			}
 
-				name := ""
-				if len(args) > 0 {
-					if cmd.Flags().Changed("login") && (args[0] == string(policy.LoginNone) || args[0] == string(policy.LoginAllowed)) {
-						return failure.Usagef("cannot set up the shell %q: the value of --login needs an equals sign: write --login=%[1]s", args[0])
-					}
-					name = args[0]
-				}
+			name := strings.Join(args, "")
+			if cmd.Flags().Changed("login") && slices.Contains(logins, name) {
+				return failure.Usagef("cannot set up the shell %q: the value of --login needs an equals sign: write --login=%[1]s", name)
+			}
 
-				var err error
-				s.Name, err = s.Setup.NameShell(name)
-				if err != nil {
-					return err
-				}
+			var err error
+			s.Name, err = s.Setup.NameShell(name)
+			if err != nil {
+				return err
+			}
 
-				return runSetup(p, &t, setupPart{s.Key, s.Wish})
-			})
+			return runSetup(p, &t, setupPart{s.Key, s.Wish})
 		},
-	}
+	})
 
 	f := cmd.Flags()
 	f.BoolVar(&noPrompt, "no-prompt", false, "leave the prompt alone")
 	f.StringVar(&login, "login", "", "a shell without a lease sees `WHICH` GPUs: none or allowed")
 	f.Lookup("login").NoOptDefVal = string(policy.LoginNone)
-	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions([]string{"none", "allowed"}, flagset.NoFiles))
-	t.addFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(logins, flagset.NoFiles))
 
 	return cmd
 }

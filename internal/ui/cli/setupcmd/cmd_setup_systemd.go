@@ -3,11 +3,11 @@ package setupcmd
 import (
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/setup"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
@@ -19,7 +19,8 @@ import (
 type leaseFlags struct {
 	deviceChoice
 
-	wait jobflags.WaitFlags
+	wait    jobflags.WaitFlags
+	waiting job.Waiting
 }
 
 func (l *leaseFlags) addFlags(p *cli.Program, cmd *cobra.Command) {
@@ -35,7 +36,7 @@ func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, er
 		return nil, err
 	}
 
-	_, err = l.wait.Parse(p, cmd)
+	l.waiting, err = l.wait.Parse(p, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, er
 
 // mayWait reports whether the program may wait in line.
 func (l *leaseFlags) mayWait() bool {
-	return !l.CPU && !l.wait.NoWait && (len(l.wait.Fallback) == 0 || slices.Contains(l.wait.Fallback, "wait"))
+	return !l.spec.CPU && l.waiting.Waits()
 }
 
 const setupSystemdLong = `Runs a service of systemd with a lease, for as long as the service runs. An
@@ -64,7 +65,7 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 	var t setupFlags
 	var l leaseFlags
 	var user bool
-	cmd := &cobra.Command{
+	cmd := t.addFlags(&cobra.Command{
 		Use:   "systemd [flags] UNIT [-- COMMAND [ARG...]]",
 		Short: "A lease for a service of systemd",
 		Long:  setupSystemdLong,
@@ -74,33 +75,31 @@ func setupSystemd(p *cli.Program) *cobra.Command {
   gpuard setup systemd --remove vllm`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.WithExitCode(func() error {
-				s := setup.Systemd{User: user || os.Geteuid() != 0}
-				t.system = !s.User
-				s.Setup = &setup.Setup{Host: p.Host, System: t.system}
-				var err error
-				s.Unit, s.Command, err = unitAndCommand(cmd, args)
-				if err != nil {
-					return err
-				}
+			s := setup.Systemd{User: user || os.Geteuid() != 0}
+			t.system = !s.User
+			s.Setup = &setup.Setup{Host: p.Host, System: t.system}
+			var err error
+			s.Unit, s.Command, err = unitAndCommand(cmd, args)
+			if err != nil {
+				return err
+			}
 
-				s.Flags, err = l.flagWords(p, cmd)
-				if err != nil {
-					return err
-				}
+			s.Flags, err = l.flagWords(p, cmd)
+			if err != nil {
+				return err
+			}
 
-				s.Spec = l.spec
-				s.Folder, err = os.Getwd()
-				if err != nil {
-					return fmt.Errorf("cannot find the current folder: %w", err)
-				}
+			s.Spec = l.spec
+			s.Folder, err = os.Getwd()
+			if err != nil {
+				return fmt.Errorf("cannot find the current folder: %w", err)
+			}
 
-				s.NoWait = !l.mayWait()
-				t.after = s.AfterRemoval
-				t.doubts = l.doubtNotes(p, cmd)
+			s.NoWait = !l.mayWait()
+			t.after = s.AfterRemoval
+			t.doubts = l.doubtNotes(p, cmd)
 
-				return runSetup(p, &t, setupPart{s.Key, s.Wish})
-			})
+			return runSetup(p, &t, setupPart{s.Key, s.Wish})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -108,10 +107,9 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 			}
 			return (&setup.Setup{Host: p.Host}).UnitNames(user || os.Geteuid() != 0), flagset.NoFiles
 		},
-	}
+	})
 
 	l.addFlags(p, cmd)
-	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 
 	return cmd
