@@ -59,6 +59,8 @@ type File struct {
 
 	// Scripts that were words of a command.
 	quoted []Place
+	// Scripts of a page in which something is to be filled in.
+	outlines []Place
 	// The flows of Python, where they were followed already.
 	ways []flow
 }

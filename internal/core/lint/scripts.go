@@ -30,6 +30,10 @@ func Scripts(f File) []File {
 // maxScriptDepth is how many scripts within each other are read: ssh host "bash -c 'python train.py'" has two.
 const maxScriptDepth = 4
 
+// outline is what stands for something else in a block of a page: <path>, [--option], or a line of dots. Such a block is
+// not typed as it is.
+var outline = lazyRegexp(`<[A-Za-z][^<>\n]*>|\[-{1,2}[A-Za-z]|(?m:^[ \t]*(?:\.\.\.|…)[ \t]*$)`)
+
 // ExpandScripts puts the steps of each shell script within the file in the place of its Script step, with places in the file.
 // read reads one script; a script that it cannot read stays a Script step.
 func ExpandScripts(f File, read func(text string) (File, error)) File {
@@ -56,6 +60,10 @@ func expandScripts(f File, read func(text string) (File, error), depth int) File
 		out.Unread += inner.Unread
 		if strings.HasPrefix(s.Value.Raw, `"`) || strings.HasPrefix(s.Value.Raw, "'") {
 			out.quoted = append(out.quoted, s.Value.At)
+		}
+
+		if f.Kind == Markdown && outline().MatchString(s.Value.Text) {
+			out.outlines = append(out.outlines, s.Value.At)
 		}
 
 		for _, at := range inner.quoted {

@@ -34,9 +34,10 @@ func lookBackslash(f File) []Finding {
 
 		if strings.Contains(last.Raw, "#") {
 			found.Do += "; a comment cannot stand there"
-			if f.Kind == Markdown && isOptionList(parts) {
-				found.Severity = check.Info
-			}
+		}
+
+		if f.Kind == Markdown && (isOptionList(parts) || f.isOutline(last.At)) {
+			found.Severity = check.Info
 		}
 
 		all = append(all, found)
@@ -117,6 +118,11 @@ func isOptionList(parts []Step) bool {
 		}
 	}
 	return remarks > 2
+}
+
+// isOutline reports whether a place of a page is in a block in which something is to be filled in.
+func (f File) isOutline(at Place) bool {
+	return slices.ContainsFunc(f.outlines, func(block Place) bool { return block.Line <= at.Line && at.Line <= block.EndLine })
 }
 
 // goesOnBelow reports whether something stands in the line below a place, as far as the file was read.

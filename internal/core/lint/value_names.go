@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
 )
 
@@ -23,10 +24,23 @@ func lookMisspelt(file File) (all []Finding) {
 		if meant, ok := compat.SuggestName(s.Name); ok {
 			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
+			if isSetAfterStart(file, s) {
+				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
+			}
 			all = append(all, f)
 		}
 	})
 	return all
+}
+
+// isSetAfterStart reports whether a variable of Python is set behind what starts the driver, on a way through the file.
+func isSetAfterStart(file File, set Step) bool {
+	return slices.ContainsFunc(traceFlows(file), func(w flow) bool {
+		i := slices.IndexFunc(w.moments, func(m flowStep) bool { return m.Do == Set && m.At == set.At })
+		return i >= 0 && slices.ContainsFunc(w.moments[:i], func(m flowStep) bool {
+			return m.Do == Call && m.driverStarter(true, false) != "" && m.canReach(w.moments[i])
+		})
+	})
 }
 
 func lookOldName(file File) (all []Finding) {
