@@ -9,7 +9,7 @@ import (
 )
 
 // lookBeyondJob finds lists in job scripts with numbers beyond what the job asks for.
-func lookBeyondJob(f File) []Finding {
+func lookBeyondJob(f File) (all []Finding) {
 	f = withoutInnerScripts(f)
 	job := readBatchRequest(f)
 	if job.gpus == 0 {
@@ -18,7 +18,6 @@ func lookBeyondJob(f File) []Finding {
 
 	a := indexVariables(f)
 	stepped := lastSrunStep(f)
-	var all []Finding
 	said := map[string]bool{}
 	look := func(i int, s Step) {
 		m, known := findListVariable(s.Name)
@@ -115,7 +114,7 @@ func withoutInnerScripts(f File) File {
 }
 
 // lookTaskNumber finds numbers of tasks that the batch script reads before srun has started the tasks.
-func lookTaskNumber(f File) []Finding {
+func lookTaskNumber(f File) (all []Finding) {
 	f = withoutInnerScripts(f)
 	last := lastSrunStep(f)
 	job := readBatchRequest(f)
@@ -123,7 +122,6 @@ func lookTaskNumber(f File) []Finding {
 		return nil
 	}
 
-	var all []Finding
 	add := func(name string, v Value, at Place) {
 		why := "the shell of the batch script puts the value in once, before srun; each task has a number of its own only behind it"
 		if slices.Contains(maskVariables(), name) {
@@ -154,7 +152,7 @@ func lookTaskNumber(f File) []Finding {
 		}
 	}
 
-	return dropRepeats(all)
+	return all
 }
 
 // isRank reports whether a variable tells a process its number, or its device.
@@ -217,8 +215,7 @@ func lastSrunStep(f File) int {
 var exportedPiece = lazyRegexp(`(^|,)(\w+)=([^,="']*)((?:,(?:-?[0-9]+|(?:GPU|MIG)-[0-9a-f-]+))+)(?:,|$)`)
 
 // lookExportCut is the rule list-cut-at-comma for sbatch, srun and qsub, which take names and values between commas.
-func lookExportCut(f File) []Finding {
-	var all []Finding
+func lookExportCut(f File) (all []Finding) {
 	look := func(v Value, option string) {
 		m := exportedPiece().FindStringSubmatch(v.Text)
 		if m == nil || !slices.Contains(maskVariables(), m[2]) {
@@ -246,7 +243,7 @@ func lookExportCut(f File) []Finding {
 		}
 	}
 
-	return dropRepeats(all)
+	return all
 }
 
 // optionDashes are those before an option.

@@ -10,41 +10,36 @@ import (
 )
 
 // lookNotHandedOn finds a list of devices for a program that hands no variables on to the one that computes.
-func lookNotHandedOn(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
+func lookNotHandedOn(a indexedFile, i int, s Step) (all []Finding) {
+	if !isFromShell(a.File, s) {
+		return nil
+	}
 
-	for i, s := range f.Steps {
-		if s.Do != Command || !isFromShell(f, s) {
+	k, at, drops := launchers.FindDropper(wordTexts(s.Words))
+	if !drops || slices.ContainsFunc(s.Words, func(w Word) bool { return containsAny(w.Text, "SendEnv", "SetEnv") }) {
+		return nil
+	}
+
+	p := programOf(s)
+	for _, name := range maskVariables() {
+		set, direct := prefixAssignment(s, name)
+		if !direct && clearsEnvironment(k) && p.usesGPUs() {
+			set, _ = a.outerSetting(i, name)
+		}
+
+		if set.Do != Set || hidesEveryDevice(set.Value) || p.sudo.dropsVariable(name) || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Text, name) }) {
 			continue
 		}
 
-		k, at, drops := launchers.FindDropper(wordTexts(s.Words))
-		if !drops || slices.ContainsFunc(s.Words, func(w Word) bool { return containsAny(w.Text, "SendEnv", "SetEnv") }) {
-			continue
+		program := path.Base(s.Words[at].Text)
+		if k.Name != "" {
+			program += " " + k.Name
 		}
 
-		p := programOf(s)
-		for _, name := range maskVariables() {
-			set, direct := prefixAssignment(s, name)
-			if !direct && clearsEnvironment(k) && p.usesGPUs() {
-				set, _ = a.outerSetting(i, name)
-			}
-
-			if set.Do != Set || hidesEveryDevice(set.Value) || p.sudo.dropsVariable(name) || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Text, name) }) {
-				continue
-			}
-
-			program := path.Base(s.Words[at].Text)
-			if k.Name != "" {
-				program += " " + k.Name
-			}
-
-			do := strings.NewReplacer("NAME", name, "VALUE", set.Value.Raw).Replace(k.Instead)
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: name + " is set for " + program + ", which does not hand it on",
-				Why:  "the program that computes gets another environment, and sees every GPU there is", Do: do}, At: s.At})
-		}
+		do := strings.NewReplacer("NAME", name, "VALUE", set.Value.Raw).Replace(k.Instead)
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: name + " is set for " + program + ", which does not hand it on",
+			Why:  "the program that computes gets another environment, and sees every GPU there is", Do: do}, At: s.At})
 	}
 
 	return all
@@ -58,32 +53,31 @@ func clearsEnvironment(k launchers.Key) bool {
 
 // lookWrapperAssignment is the rule assignment-as-program for shells: the program after nohup and the like is no place for
 // NAME=value.
-func lookWrapperAssignment(f File) []Finding {
-	var all []Finding
-	for _, s := range f.Steps {
-		if s.Do != Command || !isFromShell(f, s) {
+func lookWrapperAssignment(a indexedFile, i int, s Step) (all []Finding) {
+	if !isFromShell(a.File, s) {
+		return nil
+	}
+
+	texts := wordTexts(s.Words)
+	l := launchers.FindProgram(texts)
+	for n, at := range l.By {
+		name := path.Base(texts[at])
+		first := append(l.By, l.At)[n+1]
+		if launchers.IsSearched(name) {
+			first = programAfter(texts, at)
+		}
+
+		sets := leadingAssignments(s.Words[max(0, min(first, len(texts))):])
+		if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) }) {
 			continue
 		}
-		texts := wordTexts(s.Words)
-		l := launchers.FindProgram(texts)
-		for n, at := range l.By {
-			name := path.Base(texts[at])
-			first := append(l.By, l.At)[n+1]
-			if launchers.IsSearched(name) {
-				first = programAfter(texts, at)
-			}
 
-			sets := leadingAssignments(s.Words[max(0, min(first, len(texts))):])
-			if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) }) {
-				continue
-			}
-
-			w := s.Words[first]
-			all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quoteValue(w.Text) + " as the name of the program to start",
-				Why: "only the shell and env take an assignment before a program", Do: "write: " + name + " env " + w.Raw + " ..., or write it before " + name}, At: w.At,
-				Edits: fixWordEdits(f, w, "env "+w.Raw), Write: shownWordEdits(f, s, w, "env "+w.Raw)})
-		}
+		w := s.Words[first]
+		all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quoteValue(w.Text) + " as the name of the program to start",
+			Why: "only the shell and env take an assignment before a program", Do: "write: " + name + " env " + w.Raw + " ..., or write it before " + name}, At: w.At,
+			Edits: fixWordEdits(a.File, w, "env "+w.Raw), Write: shownWordEdits(a.File, s, w, "env "+w.Raw)})
 	}
+
 	return all
 }
 

@@ -17,9 +17,8 @@ type memoryShare struct {
 	devices []string
 }
 
-func lookFractions(f File) []Finding {
+func lookFractions(f File) (all []Finding) {
 	a := indexVariables(f)
-	var all []Finding
 	var running []memoryShare
 
 	// Functions of the script, which may end what runs.

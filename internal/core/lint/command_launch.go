@@ -28,7 +28,7 @@ func branchSeverity(s Step) check.Severity {
 	return ""
 }
 
-func lookProcesses(f File) []Finding {
+func lookProcesses(f File) (all []Finding) {
 	a := indexVariables(f)
 	job := readBatchRequest(f)
 	if len(lookBeyondJob(f)) > 0 {
@@ -37,8 +37,6 @@ func lookProcesses(f File) []Finding {
 	}
 
 	shared := readServices(f)
-	var all []Finding
-
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
@@ -97,7 +95,7 @@ func lookProcesses(f File) []Finding {
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
 
-	return dropRepeats(all)
+	return all
 }
 
 // gpuLimit is how many GPUs a command can have at most; 0 is not known.
@@ -146,45 +144,34 @@ func (l launch) deviceMask(a indexedFile, i int) (Value, bool) {
 	return a.deviceMask(i, l.program)
 }
 
-func lookDeepspeed(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
-
-	for i, s := range f.Steps {
-		if s.Do != Command {
-			continue
-		}
-
-		l, ok := readLaunch(s)
-		chosen := l.use.First(launchers.Ignores)
-		if !ok || l.kind != "deepspeed" || l.hosts || chosen.Effect == "" {
-			continue
-		}
-
-		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
-		v := a.resolveConstant(i, l.keyValue(chosen))
-		list := deviceNumbers(mask)
-		if !given || list == nil || !v.Known || a.asksForMask(s) {
-			continue
-		}
-
-		taken := deepspeedDevices(chosen.Name, v.Text, list)
-		if len(taken) == 0 || !slices.ContainsFunc(taken, func(n int) bool { return !slices.Contains(list, n) }) {
-			continue
-		}
-
-		option := chosen.Name + " " + v.Text
-		do := "choose in one place: leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken) + ", or " + chosen.Name + " to use " + mask.Text
-		if meant := withinList(taken, list); meant != nil {
-			do = "write: deepspeed --include localhost:" + joinNumbers(meant) + ", or leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken)
-		}
-
-		all = append(all, Finding{Finding: check.Finding{
-			Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + option + ", and uses " + joinNumbers(taken),
-			Why:  "its own options choose among all GPUs of the machine", Do: do}, At: v.At})
+func lookDeepspeed(a indexedFile, i int, s Step) []Finding {
+	l, ok := readLaunch(s)
+	chosen := l.use.First(launchers.Ignores)
+	if !ok || l.kind != "deepspeed" || l.hosts || chosen.Effect == "" {
+		return nil
 	}
 
-	return all
+	mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
+	v := a.resolveConstant(i, l.keyValue(chosen))
+	list := deviceNumbers(mask)
+	if !given || list == nil || !v.Known || a.asksForMask(s) {
+		return nil
+	}
+
+	taken := deepspeedDevices(chosen.Name, v.Text, list)
+	if len(taken) == 0 || !slices.ContainsFunc(taken, func(n int) bool { return !slices.Contains(list, n) }) {
+		return nil
+	}
+
+	option := chosen.Name + " " + v.Text
+	do := "choose in one place: leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken) + ", or " + chosen.Name + " to use " + mask.Text
+	if meant := withinList(taken, list); meant != nil {
+		do = "write: deepspeed --include localhost:" + joinNumbers(meant) + ", or leave CUDA_VISIBLE_DEVICES out to use " + joinNumbers(taken)
+	}
+
+	return []Finding{{Finding: check.Finding{
+		Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + option + ", and uses " + joinNumbers(taken),
+		Why:  "its own options choose among all GPUs of the machine", Do: do}, At: v.At}}
 }
 
 // deepspeedDevices are the GPUs of the machine that an option of deepspeed chooses, at least; nil where that is not known. list is
@@ -253,56 +240,38 @@ func (a indexedFile) asksForMask(s Step) bool {
 
 // lookMaskByOption finds programs that make a list of devices of their own of an option, beside the list that they are
 // given.
-func lookMaskByOption(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
-
-	for i, s := range f.Steps {
-		if s.Do != Command {
-			continue
-		}
-
-		l := launch{program: programOf(s)}
-		k := launchers.ReadCommand(wordTexts(s.Words), nil).First(launchers.Rewrites)
-		if k.Effect == "" {
-			continue
-		}
-
-		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
-		v := a.resolveConstant(i, l.keyValue(k))
-		if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text || a.asksForMask(s) {
-			continue
-		}
-
-		all = append(all, Finding{Finding: check.Finding{
-			Seen: k.Name + " " + v.Text + " takes the place of CUDA_VISIBLE_DEVICES=" + mask.Text,
-			Why:  "the program sets the variable itself before it uses a GPU, and its numbers count all GPUs of the machine",
-			Do:   "choose in one place: leave one of them out"}, At: v.At})
+func lookMaskByOption(a indexedFile, i int, s Step) []Finding {
+	l := launch{program: programOf(s)}
+	k := launchers.ReadCommand(wordTexts(s.Words), nil).First(launchers.Rewrites)
+	if k.Effect == "" {
+		return nil
 	}
 
-	return all
+	mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
+	v := a.resolveConstant(i, l.keyValue(k))
+	if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text || a.asksForMask(s) {
+		return nil
+	}
+
+	return []Finding{{Finding: check.Finding{
+		Seen: k.Name + " " + v.Text + " takes the place of CUDA_VISIBLE_DEVICES=" + mask.Text,
+		Why:  "the program sets the variable itself before it uses a GPU, and its numbers count all GPUs of the machine",
+		Do:   "choose in one place: leave one of them out"}, At: v.At}}
 }
 
-func lookCondaMask(f File) []Finding {
-	all := condaMaskInFile(f)
-	for _, s := range f.Steps {
-		texts := []string{}
-		for _, w := range s.Words {
-			texts = append(texts, w.Text)
-		}
-		if s.Do != Command || !strings.Contains(strings.Join(texts, " "), "env config vars set") {
-			continue
-		}
+func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
+	if !strings.Contains(strings.Join(wordTexts(s.Words), " "), "env config vars set") {
+		return nil
+	}
 
-		for _, w := range s.Words {
-			set, ok := parseAssignment(w, "conda")
-			if !ok || !slices.Contains(maskVariables(), set.Name) {
-				continue
-			}
+	for _, w := range s.Words {
+		set, ok := parseAssignment(w, "conda")
+		if ok && slices.Contains(maskVariables(), set.Name) {
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: set.Name + " becomes a variable of the conda environment", Why: "after conda deactivate the shell has it as an empty string, which hides every GPU",
 				Do: "set it where a program is started"}, At: set.At})
 		}
 	}
+
 	return all
 }

@@ -7,26 +7,23 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookMaskOutside(f File) []Finding {
-	return eachContainer(f, func(_ int, r containerRun) []Finding {
-		var all []Finding
-		for _, s := range r.set {
-			if s.Do != Set || s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
-				continue
-			}
-			if _, through := r.containerVariable(s.Name); through || r.nodes || len(lookBesideMask(File{Kind: f.Kind, Steps: []Step{r.Step}})) > 0 {
-				continue
-			}
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: s.Name + " is set for " + r.tool + ", not for the container",
-				Why:  "a container gets none of the variables of the command that starts it, so it sees every GPU that " + r.tool + " gives it",
-				Do:   "choose with --gpus device=... or -e " + s.Name}, At: s.At})
+func lookMaskOutside(a indexedFile, _ int, r containerRun) (all []Finding) {
+	for _, s := range r.set {
+		if s.Do != Set || s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
+			continue
 		}
-		return all
-	})
+		if _, through := r.containerVariable(s.Name); through || r.nodes || len(lookBesideMask(a, 0, r)) > 0 {
+			continue
+		}
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: s.Name + " is set for " + r.tool + ", not for the container",
+			Why:  "a container gets none of the variables of the command that starts it, so it sees every GPU that " + r.tool + " gives it",
+			Do:   "choose with --gpus device=... or -e " + s.Name}, At: s.At})
+	}
+	return all
 }
 
-func lookNvidiaOutside(f File) []Finding {
+func lookNvidiaOutside(f File) (all []Finding) {
 	const name = "NVIDIA_VISIBLE_DEVICES"
 	if slices.Contains([]Kind{Dockerfile, Compose, Kubernetes, GitLab}, f.Kind) {
 		// There it is for the runtime.
@@ -37,8 +34,6 @@ func lookNvidiaOutside(f File) []Finding {
 	}
 
 	a := indexVariables(f)
-	var all []Finding
-	said := map[Place]bool{}
 	for i, s := range f.Steps {
 		if s.Do != Command || f.Kind == Unit && s.In == "Container" {
 			continue
@@ -64,11 +59,10 @@ func lookNvidiaOutside(f File) []Finding {
 			// The job may run in a container.
 			continue
 		}
-		if said[set.At] || slices.Contains([]string{"all", "none", "void", ""}, set.Value.Text) {
+		if slices.Contains([]string{"all", "none", "void", ""}, set.Value.Text) {
 			continue
 		}
 
-		said[set.At] = true
 		value := set.Value.Raw
 		if set.Value.At == set.At {
 			// Export "NAME=value".
@@ -108,17 +102,15 @@ func buildsContainer(s Step) bool {
 	})
 }
 
-func lookCUDAForContainer(f File) []Finding {
-	return eachContainer(f, func(_ int, r containerRun) []Finding {
-		s, ok := r.containerVariable("CUDA_VISIBLE_DEVICES")
-		_, runtime := r.containerVariable("NVIDIA_VISIBLE_DEVICES")
-		if !ok || hidesEveryDevice(s.Value) || runtime || len(r.gpus)+len(r.cdi) > 0 || r.nodes || r.runtime != "" || r.tool == "nvidia-docker" {
-			return nil
-		}
+func lookCUDAForContainer(a indexedFile, _ int, r containerRun) []Finding {
+	s, ok := r.containerVariable("CUDA_VISIBLE_DEVICES")
+	_, runtime := r.containerVariable("NVIDIA_VISIBLE_DEVICES")
+	if !ok || hidesEveryDevice(s.Value) || runtime || len(r.gpus)+len(r.cdi) > 0 || r.nodes || r.runtime != "" || r.tool == "nvidia-docker" {
+		return nil
+	}
 
-		return []Finding{{Finding: check.Finding{
-			Seen: "CUDA_VISIBLE_DEVICES goes into a container that is given no GPU",
-			Why:  "the variable chooses among the GPUs of the container and brings none in, unless the NVIDIA runtime is the default",
-			Do:   "add --gpus, and leave the variable out"}, At: s.At}}
-	})
+	return []Finding{{Finding: check.Finding{
+		Seen: "CUDA_VISIBLE_DEVICES goes into a container that is given no GPU",
+		Why:  "the variable chooses among the GPUs of the container and brings none in, unless the NVIDIA runtime is the default",
+		Do:   "add --gpus, and leave the variable out"}, At: s.At}}
 }

@@ -11,13 +11,11 @@ import (
 	"gpuard/internal/core/launchers"
 )
 
-func lookPort(f File) []Finding {
+func lookPort(f File) (all []Finding) {
 	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) || startsOthersOnly(f) || isTest(f.Path) {
 		// A container has ports of its own.
 		return nil
 	}
-
-	var all []Finding
 
 	for _, p := range meetings(f) {
 		if p.alone || p.number > maxPort {
@@ -41,8 +39,7 @@ func lookPort(f File) []Finding {
 // maxPort is the highest port there is: TCP has 16 bits for it.
 const maxPort = 65535
 
-func lookPortTooLarge(f File) []Finding {
-	var all []Finding
+func lookPortTooLarge(f File) (all []Finding) {
 	for _, p := range slices.Concat(meetings(f), meetingsInPython(f)) {
 		if p.number > maxPort {
 			all = append(all, Finding{Finding: check.Finding{Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
@@ -216,26 +213,17 @@ func rankVariables() []string {
 	return []string{"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID"}
 }
 
-func lookRankOwnMask(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
+func lookRankOwnMask(a indexedFile, i int, s Step) (all []Finding) {
+	p := programOf(s)
+	mask, given := a.deviceMask(i, p)
+	if !given || mask.Known || !slices.Contains(rankVariables(), mask.From) || strings.Contains(mask.Text, ",") {
+		return nil
+	}
 
-	for i, s := range f.Steps {
-		if s.Do != Command {
-			continue
-		}
-
-		p := programOf(s)
-		mask, given := a.deviceMask(i, p)
-		if !given || mask.Known || !slices.Contains(rankVariables(), mask.From) || strings.Contains(mask.Text, ",") {
-			continue
-		}
-
-		for _, w := range p.args {
-			if w.From == mask.From && strings.Contains(w.Text, "cuda:") {
-				all = append(all, Finding{Finding: check.Finding{
-					Seen: "the program sees one GPU, and asks for " + strings.Trim(w.Text, `"`), Why: "the one GPU that a process sees has the number 0 in it", Do: "use cuda:0, or give every process the whole list"}, At: w.At})
-			}
+	for _, w := range p.args {
+		if w.From == mask.From && strings.Contains(w.Text, "cuda:") {
+			all = append(all, Finding{Finding: check.Finding{
+				Seen: "the program sees one GPU, and asks for " + strings.Trim(w.Text, `"`), Why: "the one GPU that a process sees has the number 0 in it", Do: "use cuda:0, or give every process the whole list"}, At: w.At})
 		}
 	}
 
@@ -254,47 +242,38 @@ func (a indexedFile) deviceMask(i int, p program) (Value, bool) {
 
 var cudaNumber = lazyRegexp(`(?:^|=)cuda:([0-9]{1,3})$`)
 
-func lookDeviceBeyondMask(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
+func lookDeviceBeyondMask(a indexedFile, i int, s Step) (all []Finding) {
+	p := programOf(s)
+	inside := deviceOptions(p)
+	if !p.usesGPUs() && len(inside) == 0 || a.asksForMask(s) {
+		return nil
+	}
 
-	for i, s := range f.Steps {
-		if s.Do != Command {
-			continue
+	mask, given := a.deviceMask(i, p)
+	n, known := countDevices(mask)
+	if !given || !known || n == 0 {
+		return nil
+	}
+
+	add := func(at Place, device string, k int) {
+		if k >= n {
+			all = append(all, Finding{Finding: check.Finding{
+				Seen: fmt.Sprintf("%s under a list of %d, %s", device, n, mask.Text), Why: "visible devices are numbered from 0 in the order of the list",
+				Do: fmt.Sprintf("use a number from 0 to %d", n-1)}, At: at})
 		}
+	}
 
-		p := programOf(s)
-		inside := deviceOptions(p)
-		if !p.usesGPUs() && len(inside) == 0 || a.asksForMask(s) {
-			continue
+	for _, w := range p.args {
+		if m := cudaNumber().FindStringSubmatch(w.Text); m != nil && w.Known && p.usesGPUs() {
+			k, _ := strconv.Atoi(m[1])
+			add(w.At, "cuda:"+m[1], k)
 		}
+	}
 
-		mask, given := a.deviceMask(i, p)
-		n, known := countDevices(mask)
-		if !given || !known || n == 0 {
-			continue
-		}
-
-		add := func(at Place, device string, k int) {
-			if k >= n {
-				all = append(all, Finding{Finding: check.Finding{
-					Seen: fmt.Sprintf("%s under a list of %d, %s", device, n, mask.Text), Why: "visible devices are numbered from 0 in the order of the list",
-					Do: fmt.Sprintf("use a number from 0 to %d", n-1)}, At: at})
-			}
-		}
-
-		for _, w := range p.args {
-			if m := cudaNumber().FindStringSubmatch(w.Text); m != nil && w.Known && p.usesGPUs() {
-				k, _ := strconv.Atoi(m[1])
-				add(w.At, "cuda:"+m[1], k)
-			}
-		}
-
-		for _, k := range inside {
-			w, _ := firstOptionValue(p.Words[k.Word:])
-			if numbers := k.DeviceNumbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
-				add(w.At, k.Name+" "+w.Text, slices.Max(numbers))
-			}
+	for _, k := range inside {
+		w, _ := firstOptionValue(p.Words[k.Word:])
+		if numbers := k.DeviceNumbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
+			add(w.At, k.Name+" "+w.Text, slices.Max(numbers))
 		}
 	}
 

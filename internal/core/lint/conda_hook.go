@@ -8,7 +8,7 @@ import (
 	"gpuard/internal/core/option"
 )
 
-func lookCondaHook(f File) []Finding {
+func lookCondaHook(f File) (all []Finding) {
 	if f.UndoPath == "" {
 		return nil
 	}
@@ -25,8 +25,6 @@ func lookCondaHook(f File) []Finding {
 			left[s.Name] = s
 		}
 	}
-
-	var all []Finding
 
 	for name, s := range left {
 		if slices.ContainsFunc(f.Undo, func(undo File) bool { return mayUndo(undo, name) }) {

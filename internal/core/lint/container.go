@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -37,18 +36,14 @@ func lookNoCapabilities(f File) []Finding {
 	})
 }
 
-func lookMisplacedRequest(f File) []Finding {
-	var all []Finding
-	for _, s := range f.Steps {
-		name := strings.TrimPrefix(s.Name, "services."+s.In+".")
-		if f.Kind != Compose || s.Do != Setting || name != "deploy.resources.limits.devices[0]" && name != "deploy.resources.devices[0]" && name != "deploy.devices[0]" {
-			continue
-		}
-		all = append(all, Finding{Finding: check.Finding{
-			Seen: "the request for devices is below " + strings.TrimSuffix(name, ".devices[0]"), Why: "Compose reads it only below deploy.resources.reservations, and refuses the file",
-			Do: "move it to deploy.resources.reservations.devices"}, At: s.At})
+func lookMisplacedRequest(a indexedFile, _ int, s Step) []Finding {
+	name := strings.TrimPrefix(s.Name, "services."+s.In+".")
+	if a.Kind != Compose || s.Do != Setting || name != "deploy.resources.limits.devices[0]" && name != "deploy.resources.devices[0]" && name != "deploy.devices[0]" {
+		return nil
 	}
-	return dropRepeats(all)
+	return []Finding{{Finding: check.Finding{
+		Seen: "the request for devices is below " + strings.TrimSuffix(name, ".devices[0]"), Why: "Compose reads it only below deploy.resources.reservations, and refuses the file",
+		Do: "move it to deploy.resources.reservations.devices"}, At: s.At}}
 }
 
 func lookIDsNotStrings(f File) []Finding {
@@ -82,8 +77,7 @@ func lookIDsNotStrings(f File) []Finding {
 	})
 }
 
-func lookRuntimeAlone(f File) []Finding {
-	var all []Finding
+func lookRuntimeAlone(f File) (all []Finding) {
 	for _, s := range readServices(f) {
 		_, given := s.variableStep("NVIDIA_VISIBLE_DEVICES")
 		if s.runtime.Text != "nvidia" || given || s.elsewhere || len(s.requests) > 0 || len(s.cdi) > 0 {
@@ -92,15 +86,5 @@ func lookRuntimeAlone(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Seen: "nothing here says which GPUs the service " + s.name + " gets",
 			Why: "the variable NVIDIA_VISIBLE_DEVICES of the image decides, and in NVIDIA's own images it says all", Do: "add NVIDIA_VISIBLE_DEVICES to environment, or request devices"}, At: s.runtime.At})
 	}
-	return dropRepeats(all)
-}
-
-// dropRepeats drops findings at a place that has the same one already: services share text through anchors.
-func dropRepeats(all []Finding) []Finding {
-	seen := map[Place]bool{}
-	return slices.DeleteFunc(all, func(f Finding) bool {
-		known := seen[f.At]
-		seen[f.At] = true
-		return known
-	})
+	return all
 }

@@ -39,8 +39,7 @@ func imageVariables(f File) []Step {
 	return kept
 }
 
-func lookFixedInImage(f File) []Finding {
-	var all []Finding
+func lookFixedInImage(f File) (all []Finding) {
 	for _, s := range imageVariables(f) {
 		v := s.Value
 		if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" && s.Name != "ROCR_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" || hidesEveryDevice(v) {
@@ -69,11 +68,10 @@ func lookFixedInImage(f File) []Finding {
 	return all
 }
 
-func lookImageTakesAll(f File) []Finding {
+func lookImageTakesAll(f File) (all []Finding) {
 	if baseTakesAll(f) {
 		return nil
 	}
-	var all []Finding
 	for _, s := range imageVariables(f) {
 		if s.Name == "NVIDIA_VISIBLE_DEVICES" && s.Value.Known && s.Value.Text == "all" {
 			all = append(all, Finding{Finding: check.Finding{Seen: "every container from this image asks for all GPUs",
@@ -93,12 +91,10 @@ func baseTakesAll(f File) bool {
 
 var gpuImage = lazyRegexp(`(?i)(^|/)nvidia/|(^|/)pytorch/|(^|/)tensorflow/.*gpu|(^|/)cuda(gl)?:|rapidsai`)
 
-func lookExportLost(f File) []Finding {
+func lookExportLost(f File) (all []Finding) {
 	if !slices.Contains([]Kind{Dockerfile, Workflow, Notebook, Unit, Makefile, Shell}, f.Kind) {
 		return nil
 	}
-	var all []Finding
-
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || hasReader(script.Steps[i+1:]) {

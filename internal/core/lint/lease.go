@@ -8,34 +8,22 @@ import (
 )
 
 // beyondLease is about gpuard docker and gpuard podman.
-func lookBeyondLease(f File) []Finding {
-	var all []Finding
-	for _, s := range f.Steps {
-		if s.Do != Command {
-			continue
-		}
-
-		line := engineCommandLine(programOf(s))
-		if len(line) == 0 || slices.ContainsFunc(line, func(w Word) bool { return !w.Known }) {
-			continue
-		}
-
-		var argv []string
-
-		for _, w := range line {
-			argv = append(argv, w.Text)
-		}
-
-		call, err := enginecli.ReadCall(argv)
-		if err == nil {
-			err = call.CheckStart()
-		}
-
-		if err != nil {
-			all = append(all, Finding{Finding: check.Finding{Seen: "gpuard does not start this container",
-				Why: err.Error(), Do: "leave it out, or start the container without gpuard"}, At: line[0].At})
-		}
+func lookBeyondLease(_ indexedFile, _ int, s Step) (all []Finding) {
+	line := engineCommandLine(programOf(s))
+	if len(line) == 0 || slices.ContainsFunc(line, func(w Word) bool { return !w.Known }) {
+		return nil
 	}
+
+	call, err := enginecli.ReadCall(wordTexts(line))
+	if err == nil {
+		err = call.CheckStart()
+	}
+
+	if err != nil {
+		all = append(all, Finding{Finding: check.Finding{Seen: "gpuard does not start this container",
+			Why: err.Error(), Do: "leave it out, or start the container without gpuard"}, At: line[0].At})
+	}
+
 	return all
 }
 

@@ -44,12 +44,11 @@ func lookOldPyTorchName(f File) []Finding {
 	return []Finding{{Finding: check.Finding{Seen: name + " is an old name", Why: "PyTorch 2.4 and later print a FutureWarning", Do: do}, Since: "2.4", At: f.Steps[i].At}}
 }
 
-func lookOldProfiler(f File) (all []Finding) {
-	for _, s := range f.Steps {
-		if s.Do == Command && len(s.Words) > 1 && path.Base(s.Words[0].Text) == "nvprof" && !hasWord("--version --help -h -V", s.Words[1].Text) {
-			all = append(all, Finding{Finding: check.Finding{Seen: "nvprof supports no GPU of compute capability 8.0 or higher",
-				Why: "on an A100, an RTX 30 and later its profile has no kernels", Do: "use nsys profile, or ncu for single kernels"}, At: s.At})
-		}
+func lookOldProfiler(_ indexedFile, _ int, s Step) (all []Finding) {
+	if s.Do == Command && len(s.Words) > 1 && path.Base(s.Words[0].Text) == "nvprof" && !hasWord("--version --help -h -V", s.Words[1].Text) {
+		all = append(all, Finding{Finding: check.Finding{Seen: "nvprof supports no GPU of compute capability 8.0 or higher",
+			Why: "on an A100, an RTX 30 and later its profile has no kernels", Do: "use nsys profile, or ncu for single kernels"}, At: s.At})
 	}
+
 	return all
 }

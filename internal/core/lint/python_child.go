@@ -64,25 +64,22 @@ func lostExportFinding(name string, at Place) Finding {
 }
 
 // lookEnvironmentAlone finds a child whose whole environment is a list of devices.
-func lookEnvironmentAlone(f File) (all []Finding) {
-	for _, s := range f.Steps {
-		i := slices.IndexFunc(s.With, func(w Step) bool { return isKnownGPUVariable(w.Name) })
-		if s.How != "env= alone" || i < 0 || slices.ContainsFunc(s.With, func(w Step) bool { return w.Name == "PATH" }) {
-			continue
-		}
-
-		finding := Finding{Finding: check.Finding{Seen: "the program gets " + s.With[i].Name + " and nothing else of the environment",
-			Why: "env replaces the whole environment: the child has no PATH, HOME or LD_LIBRARY_PATH",
-			Do:  "write: env={**os.environ, \"" + s.With[i].Name + "\": " + s.With[i].Value.Raw + "}"}, At: s.At}
-
-		if s.Do == Command && len(s.Words) > 0 && (strings.HasPrefix(s.Words[0].Text, "/") || s.Words[0].Raw == "sys.executable") {
-			finding.Severity = check.Info
-			finding.Why = "env replaces the whole environment: the child has no HOME or LD_LIBRARY_PATH"
-		}
-
-		all = append(all, finding)
+func lookEnvironmentAlone(_ indexedFile, _ int, s Step) []Finding {
+	i := slices.IndexFunc(s.With, func(w Step) bool { return isKnownGPUVariable(w.Name) })
+	if s.How != "env= alone" || i < 0 || slices.ContainsFunc(s.With, func(w Step) bool { return w.Name == "PATH" }) {
+		return nil
 	}
-	return all
+
+	finding := Finding{Finding: check.Finding{Seen: "the program gets " + s.With[i].Name + " and nothing else of the environment",
+		Why: "env replaces the whole environment: the child has no PATH, HOME or LD_LIBRARY_PATH",
+		Do:  "write: env={**os.environ, \"" + s.With[i].Name + "\": " + s.With[i].Value.Raw + "}"}, At: s.At}
+
+	if s.Do == Command && len(s.Words) > 0 && (strings.HasPrefix(s.Words[0].Text, "/") || s.Words[0].Raw == "sys.executable") {
+		finding.Severity = check.Info
+		finding.Why = "env replaces the whole environment: the child has no HOME or LD_LIBRARY_PATH"
+	}
+
+	return []Finding{finding}
 }
 
 var rayGPUs = lazyRegexp(`num_gpus\s*=\s*(0?\.[0-9]*[1-9]|[1-9])`)
@@ -96,19 +93,17 @@ func lookRayMask(f File) (all []Finding) {
 	}
 
 	tasks := f.rayTasks()
-	seen := map[Place]bool{}
 	for _, w := range traceFlows(f) {
 		for i, s := range w.moments {
 			own := w.moments[min(w.from, len(w.moments)-1)].In
 			class, _, _ := strings.Cut(own, ".")
-			if i < w.from || !tasks[own] && !tasks[class] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" || seen[s.At] {
+			if i < w.from || !tasks[own] && !tasks[class] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" {
 				continue
 			}
 			if s.Value.Known && hidesEveryDevice(s.Value) || !s.Value.Known && !f.isParameter(s.In, rootModule(nameWithoutMark(s.Value.From))) {
 				continue
 			}
 
-			seen[s.At] = true
 			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is set in a task that Ray gives GPUs to",
 				Why: "Ray has set it to the GPUs that it reserved for this task: with another list two tasks may share a GPU",
 				Do:  "leave it out; to choose devices yourself, start Ray with RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"}, At: s.At})

@@ -64,34 +64,21 @@ func (f File) computesOnCPU() bool {
 	})
 }
 
-func lookProcessesInPython(f File) (all []Finding) {
-	if f.computesOnCPU() {
+func lookProcessesInPython(f File, w flow, i int, m flowStep) []Finding {
+	n, v, what := m.neededDevices()
+	if n == 0 || m.followsDeviceCount() || m.masksItself(f.ways) || f.computesOnCPU() {
 		return nil
 	}
 
-	ways := traceFlows(f)
-	seen := map[Place]bool{}
-	for _, w := range ways {
-		for i, m := range w.moments {
-			n, v, what := m.neededDevices()
-			if n == 0 || i < w.from || m.followsDeviceCount() || seen[m.At] || m.masksItself(ways) {
-				continue
-			}
-
-			set, entries, ok := visibleListAt(w.moments, i)
-			if !ok || n <= len(entries) {
-				continue
-			}
-
-			seen[m.At] = true
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
-				Why:  "each needs a device of its own",
-				Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
-		}
+	set, entries, ok := visibleListAt(w.moments, i)
+	if !ok || n <= len(entries) {
+		return nil
 	}
 
-	return all
+	return []Finding{{Finding: check.Finding{
+		Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
+		Why:  "each needs a device of its own",
+		Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At}}
 }
 
 // masksItself reports whether the workers that a call starts choose their devices themselves.

@@ -12,20 +12,19 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-func lookOverride(f File) (all []Finding) {
-	if name := path.Base(f.Path); strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "conftest.py" {
+func lookOverride(a indexedFile, i int, s Step) (all []Finding) {
+	if name := path.Base(a.Path); strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "conftest.py" {
 		return nil
 	}
-	for i, s := range f.Steps {
-		if s.Do != Override || otherAccelerator().MatchString(s.Value.Raw) || isPutBack(f.Steps[i:], s.Name) {
-			continue
-		}
-		if s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count" {
-			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is given another value",
-				Why: "code that does not call it still uses the GPU",
-				Do:  option.Expand("hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or {gpuard run} {cpu}")}, At: s.At})
-		}
+	if s.Do != Override || otherAccelerator().MatchString(s.Value.Raw) || isPutBack(a.Steps[i:], s.Name) {
+		return nil
 	}
+	if s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count" {
+		all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is given another value",
+			Why: "code that does not call it still uses the GPU",
+			Do:  option.Expand("hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or {gpuard run} {cpu}")}, At: s.At})
+	}
+
 	return all
 }
 
@@ -42,50 +41,42 @@ func isPutBack(steps []Step, name string) bool {
 
 var keptOriginal = lazyRegexp(`(?i)^[\w.]*(orig|old|saved|real|before|backup|prev)\w*$`)
 
-func lookSetDeviceCPU(f File) (all []Finding) {
-	for _, s := range f.Steps {
-		if a, ok := s.findArg(0, "device"); ok && s.Do == Call && s.Name == "torch.cuda.set_device" && a.Value.Known && (a.Value.Text == "cpu" || strings.HasPrefix(a.Value.Text, "cpu:")) {
-			all = append(all, Finding{Finding: check.Finding{Seen: "torch.cuda.set_device is given the CPU",
-				Why: "it takes CUDA devices only and ends with a ValueError",
-				Do:  "use torch.device(\"cpu\") for the model and the data, or hide the devices: CUDA_VISIBLE_DEVICES=-1"}, At: s.At})
+func lookSetDeviceCPU(a indexedFile, _ int, s Step) (all []Finding) {
+	if a, ok := s.findArg(0, "device"); ok && s.Do == Call && s.Name == "torch.cuda.set_device" && a.Value.Known && (a.Value.Text == "cpu" || strings.HasPrefix(a.Value.Text, "cpu:")) {
+		all = append(all, Finding{Finding: check.Finding{Seen: "torch.cuda.set_device is given the CPU",
+			Why: "it takes CUDA devices only and ends with a ValueError",
+			Do:  "use torch.device(\"cpu\") for the model and the data, or hide the devices: CUDA_VISIBLE_DEVICES=-1"}, At: s.At})
+	}
+
+	return all
+}
+
+func lookIndexInPython(f File, w flow, i int, m flowStep) (all []Finding) {
+	for _, c := range m.deviceChoices() {
+		if c.index < 0 || m.followsDeviceCount() || m.Name == ".to" && !strings.Contains(c.value.Raw, "cuda") && !f.importsTorch() {
+			// Other libraries have such a method too.
+			continue
 		}
+
+		set, entries, ok := visibleListAt(w.moments, i)
+		if !ok || c.index < len(entries) {
+			continue
+		}
+
+		do := "use cuda:0"
+		if len(entries) > 1 {
+			do = fmt.Sprintf("use a number from 0 to %d", len(entries)-1)
+		}
+
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.displayCall(c.value), c.index, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
+			Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.deviceZeroEdit(len(entries))})
 	}
 	return all
 }
 
-func lookIndexInPython(f File) (all []Finding) {
-	seen := map[Place]bool{}
-	torch := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "torch" })
-	for _, w := range traceFlows(f) {
-		for i, m := range w.moments {
-			for _, c := range m.deviceChoices() {
-				if m.Name == ".to" && !torch && !strings.Contains(c.value.Raw, "cuda") {
-					// Other libraries have such a method too.
-					continue
-				}
-				if i < w.from || c.index < 0 || seen[c.value.At] || m.followsDeviceCount() {
-					continue
-				}
-
-				set, entries, ok := visibleListAt(w.moments, i)
-				if !ok || c.index < len(entries) {
-					continue
-				}
-
-				seen[c.value.At] = true
-				do := "use cuda:0"
-				if len(entries) > 1 {
-					do = fmt.Sprintf("use a number from 0 to %d", len(entries)-1)
-				}
-
-				all = append(all, Finding{Finding: check.Finding{
-					Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.displayCall(c.value), c.index, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
-					Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.deviceZeroEdit(len(entries))})
-			}
-		}
-	}
-
-	return all
+func (f File) importsTorch() bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "torch" })
 }
 
 // nameWithoutMark is the name that a value is made of, without the mark of how often it was given another value.
@@ -124,7 +115,6 @@ func maskFromValue(masks []flowStep, from string) (flowStep, bool) {
 }
 
 func lookRankInPython(f File) (all []Finding) {
-	seen := map[Place]bool{}
 	for _, w := range traceFlows(f) {
 		// The last assignment: several for "a if test else b".
 		var masks []flowStep
@@ -135,11 +125,10 @@ func lookRankInPython(f File) (all []Finding) {
 			}
 			for _, c := range m.deviceChoices() {
 				mask, found := maskFromValue(masks, c.value.From)
-				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) || seen[c.value.At] {
+				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) {
 					continue
 				}
 
-				seen[c.value.At] = true
 				var severity check.Severity
 				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
 					// It may always be 0, or the program may have started the driver before this.

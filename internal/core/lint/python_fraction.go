@@ -11,18 +11,17 @@ import (
 
 func lookFractionsInPython(f File) (all []Finding) {
 	ways := traceFlows(f)
-	seen := map[Place]bool{}
 	for _, w := range ways {
-		all = append(all, engineFractionFindings(w, seen)...)
-		all = append(all, poolFractionFindings(f, w, ways, seen)...)
-		all = append(all, limitFractionFindings(w, ways, seen)...)
+		all = append(all, engineFractionFindings(w)...)
+		all = append(all, poolFractionFindings(f, w, ways)...)
+		all = append(all, limitFractionFindings(w, ways)...)
 	}
 
 	return all
 }
 
 // engineFractionFindings adds what the vLLM engines of one process take, as long as none is given back and the mask stays.
-func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
+func engineFractionFindings(w flow) (all []Finding) {
 	sum := 0.0
 	var before []flowStep
 
@@ -50,8 +49,7 @@ func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 
 		sum += part
 		before = append(before, m)
-		if len(before) > 1 && sum > 1.0001 && !seen[m.At] {
-			seen[m.At] = true
+		if len(before) > 1 && sum > 1.0001 {
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("the engines up to here take %.2g of the GPU's memory together", sum),
 				Why:  "each takes its fraction of the whole card; the last one finds too little",
@@ -63,7 +61,7 @@ func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 }
 
 // poolFractionFindings multiplies a fraction that the environment says by the processes that take it over.
-func poolFractionFindings(f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+func poolFractionFindings(f File, w flow, ways []flow) (all []Finding) {
 	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "jax" }) {
 		return nil
 	}
@@ -85,11 +83,10 @@ func poolFractionFindings(f File, w flow, ways []flow, seen map[Place]bool) (all
 		}
 
 		part, err := strconv.ParseFloat(set.Value.Text, 64)
-		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.alwaysPrecedes(m) || seen[set.At] || m.masksItself(ways) || !m.workersUseLibrary(ways, "jax") {
+		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.alwaysPrecedes(m) || m.masksItself(ways) || !m.workersUseLibrary(ways, "jax") {
 			continue
 		}
 
-		seen[set.At] = true
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%d processes take %s=%s each, together %.3g of the GPU's memory", workers, set.Name, set.Value.Text, part*float64(workers)),
 			Why:  "each takes its fraction of the whole card at its first operation",
@@ -127,7 +124,7 @@ func (m flowStep) workersUseLibrary(ways []flow, root string) bool {
 }
 
 // limitFractionFindings multiplies the fraction that each worker takes of one and the same device by their number.
-func limitFractionFindings(w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+func limitFractionFindings(w flow, ways []flow) (all []Finding) {
 	n := 0
 	for i, m := range w.moments {
 		if m.childStartMethod() != "" && m.poolSize() > 0 {
@@ -143,11 +140,10 @@ func limitFractionFindings(w flow, ways []flow, seen map[Place]bool) (all []Find
 			}
 
 			c, part := own.memoryFraction()
-			if part*float64(n) <= 1.0001 || seen[c.At] {
+			if part*float64(n) <= 1.0001 {
 				continue
 			}
 
-			seen[c.At] = true
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%d processes may take %.2g of the memory of one GPU each, together %.2g", n, part, part*float64(n)),
 				Why:  "each counts its fraction from the whole card",

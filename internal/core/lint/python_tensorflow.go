@@ -8,9 +8,7 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookTensorFlowLate(f File) []Finding {
-	var all []Finding
-
+func lookTensorFlowLate(f File) (all []Finding) {
 	// By function.
 	started := map[string]Step{}
 	for _, s := range f.Steps {

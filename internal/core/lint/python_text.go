@@ -8,8 +8,7 @@ import (
 
 var literalNumbers = lazyRegexp(`^[\[(]?\s*-?[0-9]+(\s*,\s*[0-9]+)*\s*,?\s*[\])]?$`)
 
-func lookEnvironText(f File) []Finding {
-	var all []Finding
+func lookEnvironText(f File) (all []Finding) {
 	eachAssignment(f, func(s Step) {
 		if s.Type == "" || s.Shell != 0 || !isKnownGPUVariable(s.Name) {
 			return

@@ -35,11 +35,51 @@ type Edit struct {
 	Was string
 }
 
-// Rule finds one kind of mistake in a whole file. What it is about stands in rules/CODE.txt; several rules may have one
-// code, for the same mistake in another language.
+// Rule finds one kind of mistake. What it is about stands in rules/CODE.txt; several rules may have one code, for the same
+// mistake in another language. It looks at a whole file, or at each of its steps. Of several findings at a place the first
+// counts: services share text through anchors, and functions are followed from each caller.
 type Rule struct {
 	Code string
 	Look func(f File) []Finding
+	// The steps that Each looks at; "" is all.
+	On   StepKind
+	Each func(a indexedFile, i int, s Step) []Finding
+	// Of Python: what happens, in its order.
+	Flow func(f File, w flow, i int, m flowStep) []Finding
+}
+
+// lookAt applies a rule to a file.
+func (r Rule) lookAt(a indexedFile) (all []Finding) {
+	if r.Look != nil {
+		return dropRepeats(r.Look(a.File))
+	}
+	for i, s := range a.Steps {
+		if r.Each != nil && (r.On == "" || r.On == s.Do) {
+			all = append(all, r.Each(a, i, s)...)
+		}
+	}
+	if r.Flow != nil {
+		for _, w := range a.ways {
+			for i := w.from; i < len(w.moments); i++ {
+				all = append(all, r.Flow(a.File, w, i, w.moments[i])...)
+			}
+		}
+	}
+
+	return dropRepeats(all)
+}
+
+// dropRepeats drops findings at a place that has the same one already.
+func dropRepeats(all []Finding) []Finding {
+	if len(all) < 2 {
+		return all
+	}
+	seen := map[Place]bool{}
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		known := seen[f.At]
+		seen[f.At] = true
+		return known
+	})
 }
 
 // allRules lists every rule by topic.
@@ -77,10 +117,10 @@ func programRules() []Rule {
 		{Code: codeLate, Look: lookLateAssignment},
 		{Code: codeCell, Look: lookLateCell},
 		{Code: codeForked, Look: lookSetInForkedWorker},
-		{Code: "is-available-override", Look: lookOverride},
-		{Code: "set-device-cpu", Look: lookSetDeviceCPU},
+		{Code: "is-available-override", On: Override, Each: lookOverride},
+		{Code: "set-device-cpu", On: Call, Each: lookSetDeviceCPU},
 		{Code: "environ-not-text", Look: lookEnvironText},
-		{Code: "environment-replaced", Look: lookEnvironmentAlone},
+		{Code: "environment-replaced", Each: lookEnvironmentAlone},
 		{Code: "mask-in-ray-task", Look: lookRayMask},
 		{Code: "export-lost-with-step", Look: lookExportLostInPython},
 		{Code: "tensorflow-started", Look: lookTensorFlowLate},
@@ -88,40 +128,41 @@ func programRules() []Rule {
 
 		// shell scripts
 		{Code: "variable-not-exported", Look: lookNotExported},
-		{Code: "variable-lost-in-subshell", Look: lookLostInSubshell},
-		{Code: "sudo-drops-variable", Look: lookSudo},
-		{Code: "prefix-on-first-command", Look: lookPrefix},
-		{Code: "foreign-assignment", Look: lookForeign},
+		{Code: "variable-lost-in-subshell", On: Set, Each: lookLostInSubshell},
+		{Code: "sudo-drops-variable", On: Command, Each: lookSudo},
+		{Code: "prefix-on-first-command", On: Command, Each: lookPrefix},
+		{Code: "foreign-assignment", On: Command, Each: lookForeign},
 		{Code: "hook-not-read-by-fish", Look: lookFish},
-		{Code: "list-cut-at-blank", Look: lookListCutAtBlank},
+		{Code: "list-cut-at-blank", On: Command, Each: lookListCutAtBlank},
 		{Code: "backslash-before-blank", Look: lookBackslash},
-		{Code: "no-break-space", Look: lookNoBreakSpace},
+		{Code: "no-break-space", Each: lookNoBreakSpace},
 
 		// containers
-		{Code: "container-beyond-lease", Look: lookBeyondLease},
-		{Code: "gpus-list-unquoted", Look: lookGPUsQuotes},
-		{Code: "gpus-zero", Look: lookGPUsZero},
-		{Code: "gpus-beside-mask", Look: lookBesideMask},
+		{Code: "container-beyond-lease", On: Command, Each: lookBeyondLease},
+		{Code: "gpus-list-unquoted", On: Command, Each: inContainer(lookGPUsQuotes)},
+		{Code: "gpus-zero", On: Command, Each: inContainer(lookGPUsZero)},
+		{Code: "gpus-beside-mask", On: Command, Each: inContainer(lookBesideMask)},
 		{Code: "gpus-beside-mask", Look: lookBesideMaskOfService},
-		{Code: "host-index-in-container", Look: lookHostIndex},
+		{Code: "host-index-in-container", On: Command, Each: inContainer(lookHostIndex)},
 		{Code: "host-index-in-container", Look: lookHostIndexOfService},
-		{Code: "mask-outside-container", Look: lookMaskOutside},
+		{Code: "mask-outside-container", On: Command, Each: inContainer(lookMaskOutside)},
 		{Code: "nvidia-variable-outside-container", Look: lookNvidiaOutside},
-		{Code: "cuda-variable-for-container", Look: lookCUDAForContainer},
+		{Code: "cuda-variable-for-container", On: Command, Each: inContainer(lookCUDAForContainer)},
 
 		// programs that are started
 		{Code: "more-processes-than-gpus", Look: lookProcesses},
-		{Code: "deepspeed-ignores-mask", Look: lookDeepspeed},
-		{Code: "mask-replaced-by-option", Look: lookMaskByOption},
-		{Code: "variable-not-handed-on", Look: lookNotHandedOn},
+		{Code: "deepspeed-ignores-mask", On: Command, Each: lookDeepspeed},
+		{Code: "mask-replaced-by-option", On: Command, Each: lookMaskByOption},
+		{Code: "variable-not-handed-on", On: Command, Each: lookNotHandedOn},
 		{Code: "mask-beyond-batch-job", Look: lookBeyondJob},
 		{Code: "task-number-too-early", Look: lookTaskNumber},
 		{Code: "master-port-fixed", Look: lookPort},
 		{Code: "port-too-large", Look: lookPortTooLarge},
-		{Code: "rank-with-own-mask", Look: lookRankOwnMask},
-		{Code: "device-beyond-mask", Look: lookDeviceBeyondMask},
+		{Code: "rank-with-own-mask", On: Command, Each: lookRankOwnMask},
+		{Code: "device-beyond-mask", On: Command, Each: lookDeviceBeyondMask},
 		{Code: "fractions-over-one", Look: lookFractions},
-		{Code: "conda-variable-stays-empty", Look: lookCondaMask},
+		{Code: "conda-variable-stays-empty", Look: condaMaskInFile},
+		{Code: "conda-variable-stays-empty", On: Command, Each: lookCondaMask},
 		{Code: "conda-hook-not-undone", Look: lookCondaHook},
 	}
 }
@@ -132,7 +173,7 @@ func settingRules() []Rule {
 		{Code: "count-beside-device-ids", Look: lookCountBesideIDs},
 		{Code: "unit-hides-devices", Look: lookHiddenDevices},
 		{Code: "capabilities-missing", Look: lookNoCapabilities},
-		{Code: "gpu-request-misplaced", Look: lookMisplacedRequest},
+		{Code: "gpu-request-misplaced", On: Setting, Each: lookMisplacedRequest},
 		{Code: "device-ids-not-strings", Look: lookIDsNotStrings},
 		{Code: "gpus-chosen-by-image", Look: lookRuntimeAlone},
 		{Code: "gpus-fixed-in-image", Look: lookFixedInImage},
@@ -141,9 +182,9 @@ func settingRules() []Rule {
 
 		// settings
 		{Code: "assignment-as-program", Look: lookAssignment},
-		{Code: "assignment-as-program", Look: lookWrapperAssignment},
-		{Code: "environment-cut-at-blank", Look: lookCutAtBlank},
-		{Code: "list-cut-at-comma", Look: lookCutAtComma},
+		{Code: "assignment-as-program", On: Command, Each: lookWrapperAssignment},
+		{Code: "environment-cut-at-blank", On: Setting, Each: lookCutAtBlank},
+		{Code: "list-cut-at-comma", On: Set, Each: lookCutAtComma},
 		{Code: "list-cut-at-comma", Look: lookExportCut},
 		{Code: "variable-not-expanded", Look: lookDollarKept},
 		{Code: "onnxruntime-twice", Look: lookONNX},
@@ -152,12 +193,12 @@ func settingRules() []Rule {
 
 		// old names
 		{Code: "pytorch-old-name", Look: lookOldPyTorchName},
-		{Code: "nvprof-new-gpu", Look: lookOldProfiler},
+		{Code: "nvprof-new-gpu", On: Command, Each: lookOldProfiler},
 
 		// mistakes of command lines, in Python
-		{Code: "device-beyond-mask", Look: lookIndexInPython},
+		{Code: "device-beyond-mask", Flow: lookIndexInPython},
 		{Code: "rank-with-own-mask", Look: lookRankInPython},
-		{Code: "more-processes-than-gpus", Look: lookProcessesInPython},
+		{Code: "more-processes-than-gpus", Flow: lookProcessesInPython},
 		{Code: "master-port-fixed", Look: lookPortInPython},
 		{Code: "fractions-over-one", Look: lookFractionsInPython},
 	}
@@ -165,12 +206,11 @@ func settingRules() []Rule {
 
 // ApplyRules applies every rule to a file, those in preview where that is asked for. Findings are in the order of their
 // places.
-func ApplyRules(f File, preview bool) []Finding {
+func ApplyRules(f File, preview bool) (all []Finding) {
 	f.ways = traceFlows(f)
-	var all []Finding
-
+	a := indexVariables(f)
 	for _, r := range allRules() {
-		found := r.Look(f)
+		found := r.lookAt(a)
 		if len(found) == 0 {
 			continue
 		}

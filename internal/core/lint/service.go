@@ -110,14 +110,13 @@ func (c *service) readComposeKey(name string, s Step) {
 	}
 }
 
-func eachRequest(f File, look func(service, deviceRequest) []Finding) []Finding {
-	var all []Finding
+func eachRequest(f File, look func(service, deviceRequest) []Finding) (all []Finding) {
 	for _, s := range readServices(f) {
 		for _, r := range s.requests {
 			all = append(all, look(s, r)...)
 		}
 	}
-	return dropRepeats(all)
+	return all
 }
 
 // variableStep is what the service gives a variable: the last one counts.
@@ -168,8 +167,7 @@ func (c service) countGPUs() (n int, ok bool) {
 }
 
 // lookHostIndexOfService is the rule host-index-in-container for containers that a file describes.
-func lookHostIndexOfService(f File) []Finding {
-	var all []Finding
+func lookHostIndexOfService(f File) (all []Finding) {
 	for _, c := range readServices(f) {
 		n, known := c.countGPUs()
 		if !known || n == 0 {
@@ -195,15 +193,14 @@ func lookHostIndexOfService(f File) []Finding {
 			all = append(all, finding)
 		}
 	}
-	return dropRepeats(all)
+	return all
 }
 
 // defaultValueForm is the value that ${NAME:-value} has when the variable is not set.
 var defaultValueForm = lazyRegexp(`^\$\{\w+:?-([^}]*)\}$`)
 
 // lookBesideMaskOfService is the rule gpus-beside-mask for services of a Compose file.
-func lookBesideMaskOfService(f File) []Finding {
-	var all []Finding
+func lookBesideMaskOfService(f File) (all []Finding) {
 	for _, c := range readServices(f) {
 		list, given := c.variableStep("NVIDIA_VISIBLE_DEVICES")
 		if len(c.requests) == 0 || !given || c.elsewhere {
@@ -245,5 +242,5 @@ func lookBesideMaskOfService(f File) []Finding {
 			Seen: "the request for devices gives the service " + c.name + " " + what + ", not those of NVIDIA_VISIBLE_DEVICES=" + value.Text,
 			Why:  "Docker writes the variable itself when devices are requested", Do: `write: device_ids: ["` + strings.Join(asked, `", "`) + `"]`}, At: list.At})
 	}
-	return dropRepeats(all)
+	return all
 }

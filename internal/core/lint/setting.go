@@ -17,7 +17,7 @@ func isKnownGPUVariable(name string) bool {
 	return old
 }
 
-func lookAssignment(f File) []Finding {
+func lookAssignment(f File) (all []Finding) {
 	if !slices.Contains([]Kind{Desktop, Unit, Dockerfile, Compose, Kubernetes, Supervisor}, f.Kind) {
 		return nil
 	}
@@ -28,8 +28,6 @@ func lookAssignment(f File) []Finding {
 			programs++
 		}
 	}
-
-	var all []Finding
 
 	for _, s := range f.Steps {
 		if s.Shell == 0 && f.Kind == Unit && len(s.Words) == 2 && s.Words[0].Text == "export" {
@@ -62,7 +60,7 @@ func lookAssignment(f File) []Finding {
 		all = append(all, finding)
 	}
 
-	return dropRepeats(all)
+	return all
 }
 
 // setCorrection says how the line should be, each format in its own way.
@@ -123,40 +121,34 @@ func (s Step) rawWordAt(p Place) string {
 	return ""
 }
 
-func lookCutAtBlank(f File) []Finding {
-	var all []Finding
+func lookCutAtBlank(a indexedFile, i int, s Step) []Finding {
 	key, seen := "Environment=", "systemd ignores "
-	if f.Kind == Dockerfile {
+	if a.Kind == Dockerfile {
 		key, seen = "ENV ", "the build stops at "
 	}
-
-	for i, s := range f.Steps {
-		if f.Kind != Unit && f.Kind != Dockerfile || s.Do != Setting || s.Name != strings.TrimRight(key, "= ") {
-			continue
-		}
-
-		whole, at, ok := rejoinAssignment(f.Steps, i)
-		if !ok {
-			continue
-		}
-
-		name, _, _ := strings.Cut(whole, "=")
-		finding := Finding{Finding: check.Finding{Seen: seen + quoteValue(s.Value.Raw) + ", which assigns nothing",
-			Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
-
-		switch edits := []Edit{{At: at, Text: whole}}; {
-		case at.Line != at.EndLine:
-		case f.Kind == Dockerfile:
-			// The list would be fixed in the image.
-			finding.Write = edits
-		default:
-			finding.Edits = edits
-		}
-
-		all = append(all, finding)
+	if a.Kind != Unit && a.Kind != Dockerfile || s.Do != Setting || s.Name != strings.TrimRight(key, "= ") {
+		return nil
 	}
 
-	return all
+	whole, at, ok := rejoinAssignment(a.Steps, i)
+	if !ok {
+		return nil
+	}
+
+	name, _, _ := strings.Cut(whole, "=")
+	finding := Finding{Finding: check.Finding{Seen: seen + quoteValue(s.Value.Raw) + ", which assigns nothing",
+		Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
+
+	switch edits := []Edit{{At: at, Text: whole}}; {
+	case at.Line != at.EndLine:
+	case a.Kind == Dockerfile:
+		// The list would be fixed in the image.
+		finding.Write = edits
+	default:
+		finding.Edits = edits
+	}
+
+	return []Finding{finding}
 }
 
 var listPiece = lazyRegexp(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+),?$`)

@@ -9,8 +9,7 @@ import (
 )
 
 // condaMaskInFile is the rule conda-variable-stays-empty for the variables of an environment file.
-func condaMaskInFile(f File) []Finding {
-	var all []Finding
+func condaMaskInFile(f File) (all []Finding) {
 	for _, s := range f.Steps {
 		if f.Kind != Conda || s.Do != Set || !slices.Contains(maskVariables(), s.Name) {
 			continue
@@ -161,7 +160,7 @@ func normalizePackage(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(requirement().FindString(text)), "_", "-"), ".", "-")
 }
 
-func lookONNX(f File) []Finding {
+func lookONNX(f File) (all []Finding) {
 	type where struct {
 		place, by string
 		// The block of a page: each is one of several ways.
@@ -169,7 +168,6 @@ func lookONNX(f File) []Finding {
 	}
 
 	has := map[where]map[string]bool{}
-	var all []Finding
 	install := func(in where, w Word) {
 		name := normalizePackage(w.Text)
 		if name != "onnxruntime" && name != "onnxruntime-gpu" || !w.Known {

@@ -7,53 +7,48 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookCutAtComma(f File) []Finding {
-	var all []Finding
-	for i, s := range f.Steps {
-		if s.Do != Set || s.Shell != 0 || !isKnownGPUVariable(s.Name) || strings.HasSuffix(s.How, ", cut") {
-			continue
-		}
-
-		list, at := s.Value.Text, s.Value.At
-		for _, next := range f.Steps[i+1:] {
-			if next.How != s.How+", cut" || next.In != s.In || !listPiece().MatchString(next.Name) {
-				break
-			}
-			list += "," + next.Name
-			at.EndLine, at.EndColumn = next.At.EndLine, next.At.EndColumn
-		}
-
-		if list == s.Value.Text {
-			continue
-		}
-
-		whole := `"` + list + `"`
-		finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quoteValue(s.Value.Text) + ": what follows the comma is an entry of its own",
-			Why: "between brackets YAML ends an entry at a comma", Do: "write: " + s.Name + ": " + whole}, At: s.Value.At}
-
-		if f.Kind == Supervisor {
-			finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
-		}
-
-		if f.Kind != Supervisor && s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 {
-			// NAME=value in a list.
-			whole = `"` + s.Name + "=" + list + `"`
-			at.Column, finding.Do = s.At.Column, "write: "+whole
-		}
-
-		if at.Line == at.EndLine {
-			finding.Edits = []Edit{{At: at, Text: whole}}
-		}
-
-		all = append(all, finding)
+func lookCutAtComma(a indexedFile, i int, s Step) []Finding {
+	if s.Do != Set || s.Shell != 0 || !isKnownGPUVariable(s.Name) || strings.HasSuffix(s.How, ", cut") {
+		return nil
 	}
-	return dropRepeats(all)
+
+	list, at := s.Value.Text, s.Value.At
+	for _, next := range a.Steps[i+1:] {
+		if next.How != s.How+", cut" || next.In != s.In || !listPiece().MatchString(next.Name) {
+			break
+		}
+		list += "," + next.Name
+		at.EndLine, at.EndColumn = next.At.EndLine, next.At.EndColumn
+	}
+
+	if list == s.Value.Text {
+		return nil
+	}
+
+	whole := `"` + list + `"`
+	finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quoteValue(s.Value.Text) + ": what follows the comma is an entry of its own",
+		Why: "between brackets YAML ends an entry at a comma", Do: "write: " + s.Name + ": " + whole}, At: s.Value.At}
+
+	if a.Kind == Supervisor {
+		finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
+	}
+
+	if a.Kind != Supervisor && s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 {
+		// NAME=value in a list.
+		whole = `"` + s.Name + "=" + list + `"`
+		at.Column, finding.Do = s.At.Column, "write: "+whole
+	}
+
+	if at.Line == at.EndLine {
+		finding.Edits = []Edit{{At: at, Text: whole}}
+	}
+
+	return []Finding{finding}
 }
 
 var expansionForm = lazyRegexp(`\$(\w+|\{\w+[^}]*\}|\()`)
 
-func lookDollarKept(f File) []Finding {
-	var all []Finding
+func lookDollarKept(f File) (all []Finding) {
 	look := func(s Step) {
 		if keepsDollar(f.Kind, s) {
 			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " gets the text " + quoteValue(s.Value.Text) + " as it stands",

@@ -10,8 +10,7 @@ import (
 	"gpuard/internal/core/launchers"
 )
 
-func lookNotExported(f File) []Finding {
-	var all []Finding
+func lookNotExported(f File) (all []Finding) {
 	for _, script := range Scripts(f) {
 		if isBatchScript(script) {
 			continue
@@ -184,58 +183,50 @@ func isBatchScript(f File) bool {
 	})
 }
 
-func lookLostInSubshell(f File) []Finding {
-	var all []Finding
-	for _, script := range Scripts(f) {
-		for _, s := range script.Steps {
-			if s.Do != Set || !slices.Contains([]string{"subshell", "pipeline", "background"}, s.Lost) || !isGPUVariable(s.Name) {
-				continue
-			}
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: s.Name + " is set in a " + map[string]string{"subshell": "subshell", "pipeline": "part of a pipeline", "background": "process in the background"}[s.Lost] + ", where nothing uses it",
-				Why:  "that part has a process of its own, and what it sets ends with it",
-				Do:   "set " + s.Name + " outside of it"}, At: s.At})
-		}
+func lookLostInSubshell(a indexedFile, _ int, s Step) []Finding {
+	if !isFromShell(a.File, s) {
+		return nil
 	}
-	return all
+	if !slices.Contains([]string{"subshell", "pipeline", "background"}, s.Lost) || !isGPUVariable(s.Name) {
+		return nil
+	}
+	return []Finding{{Finding: check.Finding{
+		Seen: s.Name + " is set in a " + map[string]string{"subshell": "subshell", "pipeline": "part of a pipeline", "background": "process in the background"}[s.Lost] + ", where nothing uses it",
+		Why:  "that part has a process of its own, and what it sets ends with it",
+		Do:   "set " + s.Name + " outside of it"}, At: s.At}}
 }
 
-func lookSudo(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
+func lookSudo(a indexedFile, i int, s Step) (all []Finding) {
+	if !isFromShell(a.File, s) {
+		return nil
+	}
 
-	for i, s := range f.Steps {
-		if s.Do != Command || !isFromShell(f, s) {
+	p := programOf(s)
+	if p.sudo == nil {
+		return nil
+	}
+
+	// Mask-outside-container says that one.
+	_, container := readContainerRun(s)
+	computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
+	for _, name := range maskVariables() {
+		set, direct := prefixAssignment(s, name)
+		if !direct && computes {
+			set, _ = a.outerSetting(i, name)
+		}
+
+		if set.Do != Set || container {
+			continue
+		}
+		if other, ok := p.ownVariable(name); !p.sudo.dropsVariable(name) || ok && other.How != "prefix" {
 			continue
 		}
 
-		p := programOf(s)
-		if p.sudo == nil {
-			continue
-		}
-
-		// Mask-outside-container says that one.
-		_, container := readContainerRun(s)
-		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
-		for _, name := range maskVariables() {
-			set, direct := prefixAssignment(s, name)
-			if !direct && computes {
-				set, _ = a.outerSetting(i, name)
-			}
-
-			if set.Do != Set || container {
-				continue
-			}
-			if other, ok := p.ownVariable(name); !p.sudo.dropsVariable(name) || ok && other.How != "prefix" {
-				continue
-			}
-
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: "sudo does not hand " + name + " on to " + cmp.Or(p.name, "the program"),
-				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
-				Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},
-				At: s.At, Line: renderBehindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})
-		}
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: "sudo does not hand " + name + " on to " + cmp.Or(p.name, "the program"),
+			Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
+			Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},
+			At: s.At, Line: renderBehindSudo(s, set, direct), Write: sudoEdits(a.File, s, set, direct)})
 	}
 
 	return all

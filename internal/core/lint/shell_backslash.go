@@ -11,8 +11,7 @@ import (
 
 // lookBackslash finds a command that was meant to go on: a backslash with a blank behind it is a blank, and the command ends
 // with the line. All lines at fault of what was meant as one command are one finding.
-func lookBackslash(f File) []Finding {
-	var all []Finding
+func lookBackslash(f File) (all []Finding) {
 	commands := slices.DeleteFunc(slices.Clone(f.Steps), func(s Step) bool { return s.Do != Command || len(s.Words) == 0 || !isFromShell(f, s) })
 	next := 0
 

@@ -11,41 +11,36 @@ import (
 
 func lineNumber(s Step) string { return strconv.Itoa(s.At.Line) }
 
-func lookPrefix(f File) []Finding {
-	a := indexVariables(f)
-	var all []Finding
+func lookPrefix(a indexedFile, i int, second Step) (all []Finding) {
+	if i == 0 || a.Steps[i-1].Do != Command || a.Steps[i-1].Shell != second.Shell || !isFromShell(a.File, second) {
+		return nil
+	}
 
-	for i, second := range f.Steps {
-		if i == 0 || second.Do != Command || f.Steps[i-1].Do != Command || f.Steps[i-1].Shell != second.Shell || !isFromShell(f, second) {
+	first := a.Steps[i-1]
+	idle := isIdle(first)
+	chained := second.Join == "&&" || second.Join == "|" && idle || second.Join == "" && idle && second.At.Line == first.At.EndLine
+	p := programOf(second)
+	if !chained || !p.usesGPUs() {
+		return nil
+	}
+
+	for _, w := range first.With {
+		if w.Do != Set || !slices.Contains(maskVariables(), w.Name) || hidesEveryDevice(w.Value) {
+			continue
+		}
+		if _, own := p.ownVariable(w.Name); own {
+			continue
+		}
+		if set, sure := a.outerSetting(i, w.Name); !sure || set.Name != "" || !idle && (!programOf(first).usesGPUs() || p.worksOnResults()) {
 			continue
 		}
 
-		first := f.Steps[i-1]
-		idle := isIdle(first)
-		chained := second.Join == "&&" || second.Join == "|" && idle || second.Join == "" && idle && second.At.Line == first.At.EndLine
-		p := programOf(second)
-		if !chained || !p.usesGPUs() {
-			continue
-		}
-
-		for _, w := range first.With {
-			if w.Do != Set || !slices.Contains(maskVariables(), w.Name) || hidesEveryDevice(w.Value) {
-				continue
-			}
-			if _, own := p.ownVariable(w.Name); own {
-				continue
-			}
-			if set, sure := a.outerSetting(i, w.Name); !sure || set.Name != "" || !idle && (!programOf(first).usesGPUs() || p.worksOnResults()) {
-				continue
-			}
-
-			assignment := w.Name + "=" + w.Value.Raw
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
-				Why:  "an assignment before a command belongs to that command only, so " + p.name + " sees every GPU",
-				Do:   "write " + assignment + " before " + p.name},
-				At: w.At, Line: renderChain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
-		}
+		assignment := w.Name + "=" + w.Value.Raw
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
+			Why:  "an assignment before a command belongs to that command only, so " + p.name + " sees every GPU",
+			Do:   "write " + assignment + " before " + p.name},
+			At: w.At, Line: renderChain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
 	}
 
 	return all
@@ -104,48 +99,45 @@ func hidesEveryDevice(v Value) bool {
 	return v.Known && (text == "" || strings.HasPrefix(text, "-1"))
 }
 
-func lookForeign(f File) []Finding {
-	var all []Finding
-	for _, script := range Scripts(f) {
-		for _, s := range script.Steps {
-			if s.Do != Command || len(s.Words) == 0 {
-				continue
-			}
-
-			name, value, way := foreignAssignment(s)
-			if way == "" || f.Kind == Markdown {
-				// A page has the lines of other systems, too.
-				continue
-			}
-
-			right := "export " + name + "=" + value
-			var rests string
-			if hasWord("set setenv", s.Words[0].Text) && !f.saysShell() {
-				rests = onShell
-			}
-
-			rest := wordsAfter(s)
-			if len(rest) > 0 {
-				right = renderCommand(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
-			}
-
-			finding := Finding{Finding: check.Finding{
-				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
-				Do: "write: " + right}, rests: rests, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
-
-			if len(rest) > 0 {
-				finding.Write[0].At.EndLine, finding.Write[0].At.EndColumn = rest[0].At.Line, rest[0].At.Column
-				finding.Write[0].Text = name + "=" + value + " "
-			}
-
-			if f.Kind == Shell && value != "" && len(rest) == 0 && !strings.ContainsAny(value, " \t\n") {
-				finding.Edits = []Edit{{At: s.At, Text: finding.Line}}
-			}
-
-			all = append(all, finding)
-		}
+func lookForeign(a indexedFile, _ int, s Step) []Finding {
+	if !isFromShell(a.File, s) {
+		return nil
 	}
-	return all
+	if s.Do != Command || len(s.Words) == 0 {
+		return nil
+	}
+
+	name, value, way := foreignAssignment(s)
+	if way == "" || a.Kind == Markdown {
+		// A page has the lines of other systems, too.
+		return nil
+	}
+
+	right := "export " + name + "=" + value
+	var rests string
+	if hasWord("set setenv", s.Words[0].Text) && !a.File.saysShell() {
+		rests = onShell
+	}
+
+	rest := wordsAfter(s)
+	if len(rest) > 0 {
+		right = renderCommand(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
+	}
+
+	finding := Finding{Finding: check.Finding{
+		Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
+		Do: "write: " + right}, rests: rests, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
+
+	if len(rest) > 0 {
+		finding.Write[0].At.EndLine, finding.Write[0].At.EndColumn = rest[0].At.Line, rest[0].At.Column
+		finding.Write[0].Text = name + "=" + value + " "
+	}
+
+	if a.Kind == Shell && value != "" && len(rest) == 0 && !strings.ContainsAny(value, " \t\n") {
+		finding.Edits = []Edit{{At: s.At, Text: finding.Line}}
+	}
+
+	return []Finding{finding}
 }
 
 // wordsAfter is the program after such an assignment on its line: NAME = 1 python train.py.
@@ -216,8 +208,7 @@ func foreignAssignment(s Step) (name, value, way string) {
 	return name, value, way
 }
 
-func lookFish(f File) []Finding {
-	var all []Finding
+func lookFish(f File) (all []Finding) {
 	add := func(at Place, what string) {
 		all = append(all, Finding{Finding: check.Finding{Seen: what,
 			Why: "fish reads only files that end in .fish, so the variable is never set", Do: "write a .fish file with: set -gx NAME value"}, At: at})

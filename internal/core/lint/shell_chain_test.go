@@ -13,7 +13,7 @@ func TestChain(t *testing.T) {
 	} {
 		first, second := command(c.first), command(c.second)
 		first.With, second.Join = []Step{mask}, c.join
-		found := lookPrefix(File{Kind: Shell, Steps: []Step{first, second}})
+		found := lookPrefix(indexVariables(File{Kind: Shell, Steps: []Step{first, second}}), 1, second)
 		if len(found) != 1 || found[0].Line != c.want {
 			t.Errorf("%+v, want %s", found, c.want)
 		}
@@ -23,7 +23,7 @@ func TestChain(t *testing.T) {
 // TestGPUsForRange: docker gets no range.
 func TestGPUsForRange(t *testing.T) {
 	for list, want := range map[string]string{"0-1": "name each device: --gpus '\"device=2,3\"' for the third and the fourth", "3": "write: --gpus device=3", "2,3": "write: --gpus '\"device=2,3\"'"} {
-		found := lookBesideMask(File{Kind: Shell, Steps: []Step{command("docker run --gpus all -e NVIDIA_VISIBLE_DEVICES=" + list + " image")}})
+		found := inContainer(lookBesideMask)(indexedFile{}, 0, command("docker run --gpus all -e NVIDIA_VISIBLE_DEVICES="+list+" image"))
 		if len(found) != 1 || found[0].Do != want {
 			t.Errorf("%s: %+v", list, found)
 		}

@@ -7,16 +7,15 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookListCutAtBlank(f File) []Finding {
-	var all []Finding
-	for _, script := range Scripts(f) {
-		for _, s := range script.Steps {
-			if finding, ok := cutList(s); ok {
-				all = append(all, finding)
-			}
-		}
+func lookListCutAtBlank(a indexedFile, _ int, s Step) (all []Finding) {
+	if !isFromShell(a.File, s) {
+		return nil
 	}
-	return dropRepeats(all)
+	if finding, ok := cutList(s); ok {
+		all = append(all, finding)
+	}
+
+	return all
 }
 
 // cutList finds an assignment of a list in a command, and the pieces of the list in the words after it.

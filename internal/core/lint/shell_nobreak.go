@@ -8,36 +8,32 @@ import (
 )
 
 // lookNoBreakSpace finds blanks that are none for the shell: it separates words at blanks, tabs and line ends alone.
-func lookNoBreakSpace(f File) []Finding {
-	var all []Finding
-	for _, s := range f.Steps {
-		isAssignment := s.Do == Set && (isGPUVariable(s.Name) || s.Name == "MASTER_PORT")
-		if !isFromShell(f, s) || !isAssignment && (s.Do != Command || len(s.Words) == 0 || !meansGPUs(s)) {
-			continue
-		}
-
-		values := written(s)
-		i := slices.IndexFunc(values, hasNoBreakSpace)
-		if i < 0 || isForWindows(s) {
-			continue
-		}
-
-		v := values[i]
-		why := "the shell takes it for a letter, so the words around it are one word"
-		right := strings.TrimSpace(strings.ReplaceAll(v.Raw, noBreakSpace, " "))
-		switch right {
-		case `\`:
-			why = "the shell takes it for a letter, so the backslash does not join the next line to this one"
-			right = "the backslash as the last byte of the line"
-		case "":
-			why = "the shell takes it for a letter, so the command gets a word more, which nobody sees"
-			right = neighbours(values, i)
-		}
-
-		all = append(all, Finding{Finding: check.Finding{Seen: "a no-break space (U+00A0) stands in this command, which looks like a blank",
-			Why: why, Do: "type plain blanks: " + right}, At: v.At})
+func lookNoBreakSpace(a indexedFile, _ int, s Step) []Finding {
+	isAssignment := s.Do == Set && (isGPUVariable(s.Name) || s.Name == "MASTER_PORT")
+	if !isFromShell(a.File, s) || !isAssignment && (s.Do != Command || len(s.Words) == 0 || !meansGPUs(s)) {
+		return nil
 	}
-	return all
+
+	values := written(s)
+	i := slices.IndexFunc(values, hasNoBreakSpace)
+	if i < 0 || isForWindows(s) {
+		return nil
+	}
+
+	v := values[i]
+	why := "the shell takes it for a letter, so the words around it are one word"
+	right := strings.TrimSpace(strings.ReplaceAll(v.Raw, noBreakSpace, " "))
+	switch right {
+	case `\`:
+		why = "the shell takes it for a letter, so the backslash does not join the next line to this one"
+		right = "the backslash as the last byte of the line"
+	case "":
+		why = "the shell takes it for a letter, so the command gets a word more, which nobody sees"
+		right = neighbours(values, i)
+	}
+
+	return []Finding{{Finding: check.Finding{Seen: "a no-break space (U+00A0) stands in this command, which looks like a blank",
+		Why: why, Do: "type plain blanks: " + right}, At: v.At}}
 }
 
 // neighbours are the words that can be seen before and after one, with a blank between.

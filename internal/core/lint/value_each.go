@@ -120,6 +120,14 @@ func valueFinding(s Step, seen, why, do, better string) Finding {
 	return f
 }
 
+// respelling is valueFinding with the advice to write the better value, where it is known; do is said otherwise.
+func respelling(s Step, seen, why, do, better string) Finding {
+	if better != "" {
+		do = "write " + s.Name + "=" + better
+	}
+	return valueFinding(s, seen, why, do, better)
+}
+
 // respellValue writes another value in the way in which one is written, quotation marks and Python's letters before them
 // included. ok is false where that is not plain to see, or where the new value would need other quotes.
 func respellValue(v Value, better string) (text string, ok bool) {

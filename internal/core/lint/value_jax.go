@@ -38,13 +38,7 @@ func lookFraction(file File) (all []Finding) {
 			return
 		}
 
-		better := percentFraction(s.Value.Text)
-		do := "write a number above 0 and at most 1"
-		if better != "" {
-			do = "write " + s.Name + "=" + better
-		}
-
-		all = append(all, valueFinding(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", do, better))
+		all = append(all, respelling(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", "write a number above 0 and at most 1", percentFraction(s.Value.Text)))
 	})
 
 	return all
@@ -88,12 +82,7 @@ func lookAllocator(file File) (all []Finding) {
 			better = "cuda_async"
 		}
 
-		do := "write one of " + strings.Join(known, ", ")
-		if better != "" {
-			do = "write " + name + "=" + better
-		}
-
-		all = append(all, valueFinding(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", do, better))
+		all = append(all, respelling(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", "write one of "+strings.Join(known, ", "), better))
 	})
 
 	return all

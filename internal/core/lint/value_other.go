@@ -23,12 +23,7 @@ func lookOrder(file File) (all []Finding) {
 			better = "FASTEST_FIRST"
 		}
 
-		do := "write PCI_BUS_ID or FASTEST_FIRST"
-		if better != "" {
-			do = "write " + name + "=" + better
-		}
-
-		all = append(all, valueFinding(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", do, better))
+		all = append(all, respelling(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", "write PCI_BUS_ID or FASTEST_FIRST", better))
 	})
 	return all
 }
@@ -44,14 +39,8 @@ func lookSelector(file File) (all []Finding) {
 				continue
 			}
 
-			better := selectorMeant(s.Value.Text)
-			do := "write backend:devices, such as level_zero:0"
-			if better != "" {
-				do = "write " + s.Name + "=" + better
-			}
-
 			_, why, _ := strings.Cut(n.Text, ": ")
-			all = append(all, valueFinding(s, assignmentText(s)+" is no selector", why, do, better))
+			all = append(all, respelling(s, assignmentText(s)+" is no selector", why, "write backend:devices, such as level_zero:0", selectorMeant(s.Value.Text)))
 
 			return
 		}
