@@ -7,15 +7,13 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookCountBesideIDs(f File) []Finding {
-	return eachRequest(f, func(_ service, r deviceRequest) []Finding {
-		if len(r.ids) == 0 || r.count.At.Line == 0 {
-			return nil
-		}
-		return []Finding{{Finding: check.Finding{
-			Seen: "the request has count: " + r.count.Text + " beside " + pluralize(len(r.ids), "entry", "entries") + " in device_ids", Why: "Docker refuses a request with both, and the service does not start",
-			Do: "leave out count, or device_ids"}, At: r.count.At}}
-	})
+func lookCountBesideIDs(r deviceRequest) []Finding {
+	if len(r.ids) == 0 || r.count.At.Line == 0 {
+		return nil
+	}
+	return []Finding{{Finding: check.Finding{
+		Seen: "the request has count: " + r.count.Text + " beside " + pluralize(len(r.ids), "entry", "entries") + " in device_ids", Why: "Docker refuses a request with both, and the service does not start",
+		Do: "leave out count, or device_ids"}, At: r.count.At}}
 }
 
 func pluralize(n int, one, more string) string {
@@ -25,15 +23,13 @@ func pluralize(n int, one, more string) string {
 	return fmt.Sprint(n, " ", more)
 }
 
-func lookNoCapabilities(f File) []Finding {
-	return eachRequest(f, func(_ service, r deviceRequest) []Finding {
-		if r.short || r.capabilities || r.opaque {
-			return nil
-		}
-		return []Finding{{Finding: check.Finding{
-			Seen: "the request for GPUs has no capabilities", Why: "Compose refuses the file: capabilities is the one field that a request must have",
-			Do: "add: capabilities: [gpu]"}, At: r.at}}
-	})
+func lookNoCapabilities(r deviceRequest) []Finding {
+	if r.short || r.capabilities || r.opaque {
+		return nil
+	}
+	return []Finding{{Finding: check.Finding{
+		Seen: "the request for GPUs has no capabilities", Why: "Compose refuses the file: capabilities is the one field that a request must have",
+		Do: "add: capabilities: [gpu]"}, At: r.at}}
 }
 
 func lookMisplacedRequest(a indexedFile, _ int, s Step) []Finding {
@@ -46,35 +42,33 @@ func lookMisplacedRequest(a indexedFile, _ int, s Step) []Finding {
 		Do: "move it to deploy.resources.reservations.devices"}, At: s.At}}
 }
 
-func lookIDsNotStrings(f File) []Finding {
-	return eachRequest(f, func(_ service, r deviceRequest) []Finding {
-		var numbers []string
-		found := Finding{}
-		for _, id := range r.ids {
-			if id.Raw == "" || strings.Trim(id.Raw, "0123456789") != "" {
-				continue
-			}
-			if numbers == nil {
-				found.At = id.At
-			}
-			numbers = append(numbers, id.Raw)
-			found.Edits = append(found.Edits, Edit{At: id.At, Text: `"` + id.Raw + `"`})
+func lookIDsNotStrings(r deviceRequest) []Finding {
+	var numbers []string
+	found := Finding{}
+	for _, id := range r.ids {
+		if id.Raw == "" || strings.Trim(id.Raw, "0123456789") != "" {
+			continue
 		}
-
 		if numbers == nil {
-			return nil
+			found.At = id.At
 		}
+		numbers = append(numbers, id.Raw)
+		found.Edits = append(found.Edits, Edit{At: id.At, Text: `"` + id.Raw + `"`})
+	}
 
-		found.Seen = "device_ids has the number " + numbers[0]
-		if len(numbers) > 1 {
-			found.Seen = "device_ids has the numbers " + strings.Join(numbers, ", ")
-		}
+	if numbers == nil {
+		return nil
+	}
 
-		found.Why = "Compose refuses a file in which an entry of device_ids is no string"
-		found.Do = `write "` + strings.Join(numbers, `", "`) + `"`
+	found.Seen = "device_ids has the number " + numbers[0]
+	if len(numbers) > 1 {
+		found.Seen = "device_ids has the numbers " + strings.Join(numbers, ", ")
+	}
 
-		return []Finding{found}
-	})
+	found.Why = "Compose refuses a file in which an entry of device_ids is no string"
+	found.Do = `write "` + strings.Join(numbers, `", "`) + `"`
+
+	return []Finding{found}
 }
 
 func lookRuntimeAlone(f File) (all []Finding) {

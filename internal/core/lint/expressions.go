@@ -26,35 +26,29 @@ func restoreExpressions(script Value, steps []Step) {
 	}
 
 	back := strings.NewReplacer(pairs...)
-	value := func(v *Value) { v.Text, v.Raw = back.Replace(v.Text), back.Replace(v.Raw) }
+	changeValues(steps, func(v *Value) { v.Text, v.Raw = back.Replace(v.Text), back.Replace(v.Raw) })
+}
+
+// changeValues changes each value of the steps, and of what belongs to them.
+func changeValues(steps []Step, change func(v *Value)) {
 	for i := range steps {
 		s := &steps[i]
-		value(&s.Value)
+		change(&s.Value)
 
 		for j := range s.Words {
-			value(&s.Words[j])
+			change(&s.Words[j])
 		}
 
 		for j := range s.Args {
-			value(&s.Args[j].Value)
+			change(&s.Args[j].Value)
 		}
 
-		restoreExpressions(script, s.With)
+		changeValues(s.With, change)
 	}
 }
 
 // leaveOpen says of the values of a script that stood in double quotes that they are not known where they have a $: the shell
 // around it fills that in, whatever quotes the script itself puts around it.
 func leaveOpen(steps []Step) {
-	value := func(v *Value) { v.Known = v.Known && !strings.Contains(v.Text, "$") }
-	for i := range steps {
-		s := &steps[i]
-		value(&s.Value)
-
-		for j := range s.Words {
-			value(&s.Words[j])
-		}
-
-		leaveOpen(s.With)
-	}
+	changeValues(steps, func(v *Value) { v.Known = v.Known && !strings.Contains(v.Text, "$") })
 }

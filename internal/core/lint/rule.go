@@ -44,6 +44,8 @@ type Rule struct {
 	// The steps that Each looks at; "" is all.
 	On   StepKind
 	Each func(a indexedFile, i int, s Step) []Finding
+	// What gives a variable a value, wherever that is written; Known where the value is.
+	Value, Known func(s Step) []Finding
 	// Of Python: what happens, in its order.
 	Flow func(f File, w flow, i int, m flowStep) []Finding
 }
@@ -57,6 +59,12 @@ func (r Rule) lookAt(a indexedFile) (all []Finding) {
 		if r.Each != nil && (r.On == "" || r.On == s.Do) {
 			all = append(all, r.Each(a, i, s)...)
 		}
+	}
+	if r.Value != nil {
+		eachAssignment(a.File, func(s Step) { all = append(all, r.Value(s)...) })
+	}
+	if r.Known != nil {
+		eachKnownValue(a.File, func(s Step) { all = append(all, r.Known(s)...) })
 	}
 	if r.Flow != nil {
 		for _, w := range a.ways {
@@ -102,11 +110,11 @@ func valueRules() []Rule {
 		{Code: "variable-debug", Look: lookDebug},
 		{Code: "jax-both-fractions", Look: lookBothFractions},
 		{Code: "jax-fraction", Look: lookFraction},
-		{Code: "jax-preallocate", Look: lookPreallocate},
-		{Code: "jax-allocator", Look: lookAllocator},
-		{Code: "tensorflow-growth", Look: lookGrowth},
-		{Code: "device-order-word", Look: lookOrder},
-		{Code: "selector-invalid", Look: lookSelector},
+		{Code: "jax-preallocate", Known: lookPreallocate},
+		{Code: "jax-allocator", Known: lookAllocator},
+		{Code: "tensorflow-growth", Known: lookGrowth},
+		{Code: "device-order-word", Known: lookOrder},
+		{Code: "selector-invalid", Known: lookSelector},
 		{Code: "mask-rocr-and-hip", Look: lookSameList},
 	}
 }
@@ -119,7 +127,7 @@ func programRules() []Rule {
 		{Code: codeForked, Look: lookSetInForkedWorker},
 		{Code: "is-available-override", On: Override, Each: lookOverride},
 		{Code: "set-device-cpu", On: Call, Each: lookSetDeviceCPU},
-		{Code: "environ-not-text", Look: lookEnvironText},
+		{Code: "environ-not-text", Value: lookEnvironText},
 		{Code: "environment-replaced", Each: lookEnvironmentAlone},
 		{Code: "mask-in-ray-task", Look: lookRayMask},
 		{Code: "export-lost-with-step", Look: lookExportLostInPython},
@@ -170,11 +178,11 @@ func programRules() []Rule {
 // settingRules are about files of settings, old names, and the mistakes of command lines in Python.
 func settingRules() []Rule {
 	return []Rule{
-		{Code: "count-beside-device-ids", Look: lookCountBesideIDs},
+		{Code: "count-beside-device-ids", Look: inRequest(lookCountBesideIDs)},
 		{Code: "unit-hides-devices", Look: lookHiddenDevices},
-		{Code: "capabilities-missing", Look: lookNoCapabilities},
+		{Code: "capabilities-missing", Look: inRequest(lookNoCapabilities)},
 		{Code: "gpu-request-misplaced", On: Setting, Each: lookMisplacedRequest},
-		{Code: "device-ids-not-strings", Look: lookIDsNotStrings},
+		{Code: "device-ids-not-strings", Look: inRequest(lookIDsNotStrings)},
 		{Code: "gpus-chosen-by-image", Look: lookRuntimeAlone},
 		{Code: "gpus-fixed-in-image", Look: lookFixedInImage},
 		{Code: "image-takes-all-gpus", Look: lookImageTakesAll},

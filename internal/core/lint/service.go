@@ -110,13 +110,16 @@ func (c *service) readComposeKey(name string, s Step) {
 	}
 }
 
-func eachRequest(f File, look func(service, deviceRequest) []Finding) (all []Finding) {
-	for _, s := range readServices(f) {
-		for _, r := range s.requests {
-			all = append(all, look(s, r)...)
+// inRequest looks at the requests for devices of a file.
+func inRequest(look func(r deviceRequest) []Finding) func(File) []Finding {
+	return func(f File) (all []Finding) {
+		for _, s := range readServices(f) {
+			for _, r := range s.requests {
+				all = append(all, look(r)...)
+			}
 		}
+		return all
 	}
-	return all
 }
 
 // variableStep is what the service gives a variable: the last one counts.

@@ -115,7 +115,7 @@ func lookForeign(a indexedFile, _ int, s Step) []Finding {
 
 	right := "export " + name + "=" + value
 	var rests string
-	if hasWord("set setenv", s.Words[0].Text) && !a.File.saysShell() {
+	if hasWord("set setenv", s.Words[0].Text) && !a.saysShell() {
 		rests = onShell
 	}
 

@@ -55,35 +55,29 @@ func percentFraction(value string) string {
 	return "." + strconv.Itoa(n)
 }
 
-func lookPreallocate(file File) (all []Finding) {
+func lookPreallocate(s Step) []Finding {
 	const name = "XLA_PYTHON_CLIENT_PREALLOCATE"
-	eachKnownValue(file, func(s Step) {
-		says := strings.ToLower(strings.Trim(s.Value.Text, ` "'`))
-		no := slices.Contains([]string{"false", "0", "no", "n", "off", "f", "none", "never", "disable", "disabled"}, says)
-		if s.Name != name || !no || slices.Contains([]string{"false", "False", "0"}, s.Value.Text) {
-			return
-		}
-		all = append(all, valueFinding(s, assignmentText(s)+" does not keep JAX from taking the memory at its start", "only false, False and 0 do that; every other value means yes", "write "+name+"=false", "false"))
-	})
-	return all
+	says := strings.ToLower(strings.Trim(s.Value.Text, ` "'`))
+	no := slices.Contains([]string{"false", "0", "no", "n", "off", "f", "none", "never", "disable", "disabled"}, says)
+	if s.Name != name || !no || slices.Contains([]string{"false", "False", "0"}, s.Value.Text) {
+		return nil
+	}
+
+	return []Finding{valueFinding(s, assignmentText(s)+" does not keep JAX from taking the memory at its start", "only false, False and 0 do that; every other value means yes", "write "+name+"=false", "false")}
 }
 
-func lookAllocator(file File) (all []Finding) {
+func lookAllocator(s Step) []Finding {
 	const name = "XLA_PYTHON_CLIENT_ALLOCATOR"
 	known := []string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}
-	eachKnownValue(file, func(s Step) {
-		says := strings.ToLower(s.Value.Text)
-		if s.Name != name || says == "" || slices.Contains(known, says) {
-			return
-		}
+	says := strings.ToLower(s.Value.Text)
+	if s.Name != name || says == "" || slices.Contains(known, says) {
+		return nil
+	}
 
-		better := ""
-		if bare := strings.NewReplacer("malloc", "", "_", "", "-", "").Replace(says); bare == "cudaasync" || bare == "async" {
-			better = "cuda_async"
-		}
+	better := ""
+	if bare := strings.NewReplacer("malloc", "", "_", "", "-", "").Replace(says); bare == "cudaasync" || bare == "async" {
+		better = "cuda_async"
+	}
 
-		all = append(all, respelling(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", "write one of "+strings.Join(known, ", "), better))
-	})
-
-	return all
+	return []Finding{respelling(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", "write one of "+strings.Join(known, ", "), better)}
 }

@@ -8,44 +8,39 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-func lookOrder(file File) (all []Finding) {
+func lookOrder(s Step) []Finding {
 	const name = "CUDA_DEVICE_ORDER"
-	eachKnownValue(file, func(s Step) {
-		if s.Name != name || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
-			return
-		}
+	if s.Name != name || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
+		return nil
+	}
 
-		better, word := "", strings.ToUpper(s.Value.Text)
-		switch {
-		case strings.Contains(word, "PCI") || strings.Contains(word, "BUS"):
-			better = "PCI_BUS_ID"
-		case strings.Contains(word, "FAST"):
-			better = "FASTEST_FIRST"
-		}
+	better, word := "", strings.ToUpper(s.Value.Text)
+	switch {
+	case strings.Contains(word, "PCI") || strings.Contains(word, "BUS"):
+		better = "PCI_BUS_ID"
+	case strings.Contains(word, "FAST"):
+		better = "FASTEST_FIRST"
+	}
 
-		all = append(all, respelling(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", "write PCI_BUS_ID or FASTEST_FIRST", better))
-	})
-	return all
+	return []Finding{respelling(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", "write PCI_BUS_ID or FASTEST_FIRST", better)}
 }
 
-func lookSelector(file File) (all []Finding) {
-	eachKnownValue(file, func(s Step) {
-		if s.Name != "ONEAPI_DEVICE_SELECTOR" || s.Value.Text == "" {
-			return
+func lookSelector(s Step) []Finding {
+	if s.Name != "ONEAPI_DEVICE_SELECTOR" || s.Value.Text == "" {
+		return nil
+	}
+	m := listVariable{vendor: gpu.Intel}.sampleMachine("")
+	for _, n := range visible.SYCL(visible.Env{s.Name + "=" + s.Value.Text}, m).Notes {
+		if n.Code != "selector-invalid" {
+			continue
 		}
-		m := listVariable{vendor: gpu.Intel}.sampleMachine("")
-		for _, n := range visible.SYCL(visible.Env{s.Name + "=" + s.Value.Text}, m).Notes {
-			if n.Code != "selector-invalid" {
-				continue
-			}
 
-			_, why, _ := strings.Cut(n.Text, ": ")
-			all = append(all, respelling(s, assignmentText(s)+" is no selector", why, "write backend:devices, such as level_zero:0", selectorMeant(s.Value.Text)))
+		_, why, _ := strings.Cut(n.Text, ": ")
 
-			return
-		}
-	})
-	return all
+		return []Finding{respelling(s, assignmentText(s)+" is no selector", why, "write backend:devices, such as level_zero:0", selectorMeant(s.Value.Text))}
+	}
+
+	return nil
 }
 
 // selectorMeant turns level_zero:gpu:0, the shape of the older variable, into what it means here.
