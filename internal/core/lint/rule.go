@@ -46,7 +46,7 @@ type Rule struct {
 	Each func(a indexedFile, i int, s Step) []Finding
 	// What gives a variable a value, wherever that is written; Known where the value is.
 	Value, Known func(s Step) []Finding
-	// Of Python: what happens, in its order.
+	// What happens in a program of Python, in its order.
 	Flow func(f File, w flow, i int, m flowStep) []Finding
 }
 
