@@ -16,8 +16,8 @@ import (
 
 func main() {
 	var r release
-	flag.StringVar(&r.version, "version", "", "of the release, such as v1.2.3")
-	flag.StringVar(&r.out, "out", "dist/release", "folder for it, which must not be there or be one of an earlier release")
+	flag.StringVar(&r.version, "version", "", "version to release, such as v1.2.3")
+	flag.StringVar(&r.out, "out", "dist/release", "output folder; must be missing, or hold an earlier release")
 	flag.StringVar(&r.nfpm, "nfpm", ".cache/bin/nfpm", "the program that makes packages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -30,17 +30,17 @@ func main() {
 	fmt.Println("release: " + r.version + " is in " + r.out)
 }
 
-// release is one of them. The paths of a caller are those of the repository's root, in which it is called.
+// release is one release to build. Paths are relative to the root of the repository, where the program is started.
 type release struct {
 	version, out, nfpm string
 
 	// The time of the commit; every file in the release gets it, so that two builds give the same bytes.
 	when time.Time
-	// Folder for what is on the way.
+	// The folder for what is not complete yet.
 	work string
 }
 
-// architectures by Go's names, which Debian shares.
+// architectures are named as in Go; Debian has the same names.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
 // makeRelease builds the program, and puts the release into its place.

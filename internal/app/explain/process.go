@@ -164,12 +164,12 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	}
 
 	value, set := env.Lookup("NVIDIA_VISIBLE_DEVICES")
-	said := "NVIDIA_VISIBLE_DEVICES, which is not set,"
+	said := "no NVIDIA_VISIBLE_DEVICES asks for them"
 	if set {
-		said = "NVIDIA_VISIBLE_DEVICES=" + strconv.Quote(value)
+		said = "NVIDIA_VISIBLE_DEVICES=" + strconv.Quote(value) + " asks for others"
 	}
 
-	x.addNote(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", deviceNames(there), said)
+	x.addNote(visible.CodeDeviceFiles, "the container has the device files of %s: %s (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", deviceNames(there), said)
 
 	return there
 }

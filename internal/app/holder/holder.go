@@ -1,4 +1,4 @@
-// Package holder is the life of a holder: the process beside a command that keeps its lease locked until the command
+// Package holder runs a holder: the process beside a command that keeps its lease locked until the command
 // has ended, and frees it then. It chooses nothing; gpuard run starts it with the lease's lock already open.
 package holder
 
@@ -20,7 +20,7 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// HoldLease is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
+// HoldLease runs a holder: it keeps a reference to the lock of the lease until the command is gone,
 // removes the lease, and records the processes that still hold it. words are a pidfd, the descriptor of the lock, the
 // state folder and the lease. It touches the lease once a day, because systemd-tmpfiles removes old files.
 func HoldLease(_ context.Context, host *machine.Host, words []string, orders Orders) error {
@@ -37,7 +37,7 @@ func HoldLease(_ context.Context, host *machine.Host, words []string, orders Ord
 	}
 
 	host.NoteEnds(folder)
-	touch, most := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
+	touchEvery, patience := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
 	lease, found := folder.Own(orders.Lease)
 	if !found {
 		// Released before we looked.
@@ -56,28 +56,28 @@ func HoldLease(_ context.Context, host *machine.Host, words []string, orders Ord
 	}()
 
 	if lease.Quota == job.MPS {
-		// What measures ends the daemon, and may not even have begun when the command was short.
+		// The measuring goroutine ends the MPS daemon; after a very short command it may not have begun yet.
 		defer func() { <-measured }()
 	}
 
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- endExpired(w.Process(), folder, lease, &orders, most*2/3, over)
+		expired <- endExpired(w.Process(), folder, lease, &orders, patience*2/3, over)
 	}()
 
-	err = w.Wait(touch, func() { folder.TouchLease(lease) })
+	err = w.Wait(touchEvery, func() { folder.TouchLease(lease) })
 
 	// The goroutines above still read lease, so it is not assigned anew.
 	last := lease
 	if err == nil && orders.Containers != nil {
-		last = keepForContainers(folder, lease, orders.Containers, touch)
+		last = keepForContainers(folder, lease, orders.Containers, touchEvery)
 	}
 
 	close(over)
 	if err != nil {
 		return err
 	}
-	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, most) {
+	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, patience) {
 		return w.DropLease()
 	}
 
@@ -88,20 +88,20 @@ func HoldLease(_ context.Context, host *machine.Host, words []string, orders Ord
 		return err
 	}
 
+	// Beside containers the watched process is only the client of the engine, whose exit code says nothing.
 	if orders.Containers == nil {
-		// Of a container, the watched process is only the engine's client, whose exit code says nothing.
 		recordOutcomeOnEnd(folder, w)
 	}
 
-	return endOrNoteHolders(folder, last, most)
+	return endOrNoteHolders(folder, last, patience)
 }
 
-// endOrNoteHolders removes the files of a lease, or writes down which processes still hold it. A supervising gpuard
-// releases it then itself, or starts the command again with it.
-func endOrNoteHolders(folder *store.Folder, lease job.Lease, most time.Duration) error {
+// endOrNoteHolders removes the files of a lease, or writes down which processes still hold it. A gpuard that supervises
+// the command then releases the lease itself, or starts the command again on it.
+func endOrNoteHolders(folder *store.Folder, lease job.Lease, patience time.Duration) error {
 	gone, err := folder.EndIfUnheld(lease, lease.Boot)
 	if err == nil && !gone && lease.Apart {
-		gone, err = endWhenStarterExits(folder, lease, most)
+		gone, err = endWhenStarterExits(folder, lease, patience)
 	}
 
 	if err != nil || gone {
@@ -111,17 +111,17 @@ func endOrNoteHolders(folder *store.Folder, lease job.Lease, most time.Duration)
 	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
 }
 
-// endWhenStarterExits ends a reservation, or the lease of a process that gpuard has not started: only who began it can
-// have its lock too, until its exit.
-func endWhenStarterExits(folder *store.Folder, lease job.Lease, most time.Duration) (gone bool, err error) {
-	for pause := time.Millisecond; !gone && err == nil && pause < most; pause *= 2 {
+// endWhenStarterExits ends a reservation, or the lease of a process that gpuard has not started: only the process that
+// made it can hold its lock as well, until it exits.
+func endWhenStarterExits(folder *store.Folder, lease job.Lease, patience time.Duration) (gone bool, err error) {
+	for pause := time.Millisecond; !gone && err == nil && pause < patience; pause *= 2 {
 		time.Sleep(pause)
 		gone, err = folder.EndIfUnheld(lease, lease.Boot)
 	}
 	return gone, err
 }
 
-// recordOutcomeOnEnd has the line of the history say how the command ended.
+// recordOutcomeOnEnd makes the line of the history carry the exit code or the signal of the command.
 func recordOutcomeOnEnd(folder *store.Folder, w *launch.HolderWatch) {
 	write := folder.Ended
 	folder.Ended = func(list []store.EndedLease) {
@@ -134,10 +134,10 @@ func recordOutcomeOnEnd(folder *store.Folder, w *launch.HolderWatch) {
 
 // keepForContainers keeps the lease until no container of it lives. Meanwhile the lease is that of the container's
 // first process.
-func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
-	// Where its file is does not change.
+func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, touchEvery time.Duration) job.Lease {
+	// TouchLease needs only the place of the file, which stays the same.
 	first := lease
-	tick := time.NewTicker(touch)
+	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()
 	go func() {
 		for range tick.C {

@@ -102,8 +102,8 @@ func (s *supervision) reuseLease(ctx context.Context, l *Launch) (next *Launch, 
 // giveBackDevices ends what is left of a lease, and says so.
 func (s *supervision) giveBackDevices(l *Launch, why string) {
 	s.dropReference(l)
-	if s.service.freed != nil {
-		s.service.freed()
+	if s.service.devicesFreed != nil {
+		s.service.devicesFreed()
 	}
 
 	if len(l.Plan.Devices) == 0 {

@@ -82,9 +82,9 @@ func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.C
 		return nil
 	}
 
-	s.doomed = (EndReason{})
-	if s.service.ended != nil {
-		s.service.ended(s.done, next.Say)
+	s.doomed = EndReason{}
+	if s.service.beforeRestart != nil {
+		s.service.beforeRestart(s.done, next.Say)
 	}
 
 	return s.leaseNextStart(ctx, l, child, fault, broken, next.Pause)
@@ -95,7 +95,7 @@ func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 	_, _, ran, _ := child.Outcome()
 	e := supervise.End{Code: s.done.Code, Signal: s.done.Signal, Ran: ran, TimedOut: s.done.TimedOut}
 	if s.doomed.Why != "" {
-		e.Unfit, e.Ran = s.doomed.Why, s.doomed.Well
+		e.Unfit, e.Ran = s.doomed.Why, s.doomed.HealthyFor
 	}
 
 	if !s.life.IsEndless() {
@@ -121,7 +121,7 @@ func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *laun
 	// What it left would be in the way.
 	s.endCommand(child)
 	against := ""
-	if s.service.ended != nil && s.life.IsLooping() {
+	if s.service.beforeRestart != nil && s.life.IsLooping() {
 		s.spec.Prefer = l.Plan.UUIDs()
 	} else if fault == "" {
 		var next *Launch

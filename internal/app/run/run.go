@@ -48,7 +48,7 @@ type Launch struct {
 	crew      *ranks.Plan // nil: one process
 	// The port where the ranks meet, the same for all starts of the command; nil: none.
 	meeting *port.KeptPort
-	keeping serviceHooks
+	service serviceHooks
 	wall    isolation.Wall
 	// A command that starts a container; nil any other.
 	contained *containerCommand

@@ -44,7 +44,7 @@ type supervision struct {
 	kept *os.File
 
 	service serviceHooks
-	// Why the command that runs was ended, where keeping.unfit said so.
+	// Why the command that runs was ended, where service.mustEnd said so.
 	doomed EndReason
 
 	// That this process keeps; nil: a run.
@@ -70,9 +70,9 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		l.WriteLog(text)
 	})
 
-	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.service.beforeRestart != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.service}
 	if care.Log != "" {
-		s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil)
+		s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.beforeRestart == nil && l.task == nil)
 		if err != nil {
 			l.releaseLease()
 			return nil, nil, err
@@ -116,7 +116,7 @@ func (s *supervision) runCommand(ctx context.Context, l *Launch) (*launch.Child,
 			next = s.nextLaunch(ctx, l, child)
 		}
 
-		if next == nil && s.service.ended != nil {
+		if next == nil && s.service.beforeRestart != nil {
 			// Processes that a service leaves behind end with it.
 			s.endCommand(child)
 		}
@@ -137,7 +137,7 @@ func (s *supervision) runCommand(ctx context.Context, l *Launch) (*launch.Child,
 			return child, nil
 		}
 
-		next.open, next.oversight, next.log, next.keeping = l.open, l.oversight, l.log, l.keeping
+		next.open, next.oversight, next.log, next.service = l.open, l.oversight, l.log, l.service
 		l = next
 	}
 }
@@ -159,7 +159,7 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 		return nil, err
 	}
 
-	c := launch.Command{Group: s.tree.NewGroup(), Along: s.service.along, Apart: l.task != nil}
+	c := launch.Command{Group: s.tree.NewGroup(), Along: s.service.extraFile, Apart: l.task != nil}
 	if l.task != nil {
 		c.Dying = s.noteEnd
 	}
@@ -254,7 +254,7 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 		case <-ctx.Done():
 			s.done.Asked = true
 			return enough("")
-		case s.doomed = <-s.service.unfit:
+		case s.doomed = <-s.service.mustEnd:
 			return enough(s.doomed.Why)
 		case <-over:
 			s.done.TimedOut = true
@@ -328,7 +328,7 @@ func (s *supervision) endCommand(child *launch.Child) {
 	defer over()
 	go func() {
 		select {
-		case <-s.service.hurry:
+		case <-s.service.endNow:
 			over()
 		case <-grace.Done():
 		}

@@ -22,7 +22,7 @@ func (l *Launch) startVerifier(pid int) error {
 	}
 
 	out := os.Stderr
-	if l.log != nil && (l.task != nil || l.keeping.ended != nil) {
+	if l.log != nil && (l.task != nil || l.service.beforeRestart != nil) {
 		// What its owner reads is the log.
 		out = l.log.Err
 	}

@@ -42,7 +42,7 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 
 	ground, err := ReadGround(ctx, f.host)
 	var none *gpu.Unavailable
-	if err != nil && (!errors.As(err, &none) || !p.WithoutGPU()) {
+	if err != nil && (!errors.As(err, &none) || !p.NeedsNoGPU()) {
 		return nil, err
 	}
 

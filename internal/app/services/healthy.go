@@ -82,7 +82,7 @@ func (k *keeper) checkHealth(ctx context.Context) {
 		pulse = pulse.AfterCheck(h, err == nil, time.Since(began.Since))
 		k.recordHealth(pulse.Healthy, err)
 		if pulse.Healthy != nil && !*pulse.Healthy && k.task.Care.Restart != job.NoRestart {
-			k.endUnfit(run.EndReason{Why: "unhealthy: " + err.Error(), Well: pulse.Well})
+			k.endUnfit(run.EndReason{Why: "unhealthy: " + err.Error(), HealthyFor: pulse.Well})
 			return
 		}
 

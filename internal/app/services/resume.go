@@ -150,7 +150,7 @@ func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 	last := k.recordSnapshot()
 	end := supervise.End{Code: how.Code, Signal: how.Signal, Unseen: !how.seen, Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
 	if doomed.Why != "" {
-		end.Ran = doomed.Well
+		end.Ran = doomed.HealthyFor
 	}
 
 	life := supervise.Life{Care: k.task.Care, Service: true, Streak: last.Streak}

@@ -191,6 +191,7 @@ func TestKeeperAndCommandKilled(t *testing.T) {
 	s.Restart = service.OnFailure
 	tr.up(s)
 	before := tr.awaitState("web", service.Running)
+	tr.awaitBegan(1)
 	tr.kill(before.Keeper.PID)
 	tr.kill(before.Main.PID)
 	tr.await("it is started again", func() bool {

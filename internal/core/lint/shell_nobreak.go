@@ -32,7 +32,7 @@ func lookNoBreakSpace(a indexedFile, _ int, s Step) []Finding {
 		right = neighbours(values, i)
 	}
 
-	return []Finding{{Finding: check.Finding{Seen: "a no-break space (U+00A0) stands in this command, which looks like a blank",
+	return []Finding{{Finding: check.Finding{Seen: "this command has a no-break space (U+00A0) in it, which looks like a blank",
 		Why: why, Do: "type plain blanks: " + right}, At: v.At}}
 }
 

@@ -22,7 +22,7 @@ import (
 
 // Project is a gpuard.yaml.
 type Project struct {
-	// Name, else that of the file's folder.
+	// The key name of the file; without it the name of the folder.
 	Name     string
 	File     string // absolute path
 	Services []Service
@@ -30,8 +30,8 @@ type Project struct {
 	Policy *policy.File
 }
 
-// WithoutGPU reports that all services run on a machine that has no GPU: with cpu, or fallback to it.
-func (p *Project) WithoutGPU() bool {
+// NeedsNoGPU reports whether all services run on a machine that has no GPU: each has cpu, or falls back to it.
+func (p *Project) NeedsNoGPU() bool {
 	return !slices.ContainsFunc(p.Services, func(s Service) bool {
 		return s.Each || !slices.ContainsFunc(s.Flags, func(f Flag) bool {
 			return f.Name == "cpu" || f.Name == "fallback" && slices.Contains(strings.Split(f.Value, ","), "cpu")
@@ -46,7 +46,7 @@ func (p *Project) LocalPart() *Project {
 	return &own
 }
 
-// hereEngine is the engine that is none.
+// hereEngine is the name for this machine in place of another engine.
 const hereEngine = "here"
 
 // HasOtherEngine reports whether another engine gets the service.
@@ -55,7 +55,7 @@ func (s *Service) HasOtherEngine() bool { return s.Engine != "" && s.Engine != h
 // Service is one entry of a project: a program with its instances.
 type Service struct {
 	Name string
-	// The line of its name in the file, as Column is its column.
+	// Line and Column are where its name stands in the file.
 	Line   int
 	Column int
 	// Templates, see Expand.
@@ -64,7 +64,7 @@ type Service struct {
 	Split bool
 	// The flags of gpuard run, in the order of the file; values are templates.
 	Flags []Flag
-	// Each: gpu, an instance for every GPU that Flags allow.
+	// The key each: gpu is set: an instance for every GPU that Flags allow.
 	Each bool
 	// 1 or more; 1 with Each.
 	Replicas int
@@ -75,13 +75,13 @@ type Service struct {
 	WorkDir string
 	// The image of its container in another engine; a template. Nothing here uses it.
 	Image string
-	// What gpuard submit hands it to, such as "slurm"; "" and "here": none.
+	// What gpuard submit hands it to, such as "slurm"; "" and "here": this machine.
 	Engine  string
 	Restart Restart
 	// Restarts in a row before it counts as failed; 0: no limit.
 	Limit int
 	After []Dependency // depends_on
-	// nil: that of Healthy, else it is ready as soon as it runs.
+	// When it is ready; nil: when Healthy says so, or without that as soon as it runs.
 	Ready *Ready
 	// nil: it is not checked.
 	Healthy *Healthy
@@ -120,12 +120,12 @@ type Condition string
 
 // Conditions of a dependency.
 const (
-	// Without a readiness check: it runs.
+	// It is ready; without a readiness check: it runs.
 	UntilReady Condition = "ready"
 	UntilDone  Condition = "done" // it ended with 0
 )
 
-// Probe is one way to check an instance. One of its fields is set; all are templates.
+// Probe is one way to check an instance. One of Command, TCP and HTTP is set; each is a template.
 type Probe struct {
 	Command []string `json:"command,omitempty"` // ends with 0
 	Split   bool     `json:"-"`                 // as in Service
@@ -174,7 +174,7 @@ func (i *Instance) Port() int {
 
 // Instance is one wanted process tree.
 type Instance struct {
-	// "node-0", or the service's name where there is one.
+	// "node-0", or the service's name where the service has a single instance.
 	Name    string   `json:"name"`
 	Service string   `json:"service"`
 	Ordinal int      `json:"ordinal"`

@@ -15,41 +15,42 @@ import (
 	"gpuard/internal/host/filelimit"
 )
 
-// frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets.
+// frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets,
+// which stand in brackets.
 type frame struct {
-	// 0: of the Go runtime, for its own signals.
+	// [0] The handler of the Go runtime for its own signals.
 	goHandler uintptr
-	// 8, 16: where the code of this program lies; a crash of a library is outside.
+	// [8, 16] Where the code of this program lies; a crash of a library is outside.
 	low, high uintptr
-	// 24: what is executed; 0: nothing is, because this process has crashed before.
+	// [24] The path of what is executed; zero when nothing is, because this process has crashed before.
 	path uintptr
-	argv uintptr // 32
-	envp uintptr // 40
-	// 48: the signals that were blocked when this program was started.
+	argv uintptr // [32]
+	envp uintptr // [40]
+	// [48] The signals that were blocked when this program was started.
 	mask uint64
-	// 56: where in the environment the signal and the field of the call are written.
+	// [56] Where in the environment the signal and the field of the call are written.
 	crash uintptr
-	// 64: a text for a thread that cannot be created.
+	// [64] The text for a thread that cannot be created.
 	refusal uintptr
-	length  uintptr // 72: of that text
-	// 80: a bit for each field that has a call.
+	length  uintptr // [72] of that text
+	// [80] A bit for each field that has a call.
 	busy uint64
-	// 88: 1: a thread that crashes in a call stays there.
+	// [88] One when a thread that crashes in a call stays there.
 	parked uint64
-	// 96: a struct sigaction with SIG_DFL.
+	// [96] A struct sigaction with SIG_DFL.
 	standard [4]uint64
-	// 128: that are in the calls.
+	// [128] The ids of the threads that are inside a call, by slot.
 	threads [fields]uint32
-	// 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not.
+	// [192] A struct rlimit with the limit of open files before Go raised it; zero when it has not.
 	files uintptr
-	// 200: the same text where a command runs on.
+	// [200] The text for the same where a command runs on.
 	alone     uintptr
-	aloneSize uintptr // 208: of that text
-	// 216: 1: a call has not returned in time.
+	aloneSize uintptr // [208] of that text
+	// [216] One when a call has not returned in time.
 	hung uint64
-	// 224: what is said then.
+	// [224] The text that is printed then.
 	stuck     uintptr
-	stuckSize uintptr // 232: of that text
+	stuckSize uintptr // [232] of that text
 
 	// NAME= and the crash.
 	name [len(crashVariable) + 3]byte
@@ -61,26 +62,28 @@ type frame struct {
 // Catcher notes the calls into a library that run at the moment.
 type Catcher struct{ frame *frame }
 
-// Functions of handler_*.s.
+// setFrame gives the handler its frame. It is in handler_*.s.
 func setFrame(address uintptr)
+
+// handlerAddress is the address of the handler. It is in handler_*.s.
 func handlerAddress() uintptr
 
-// CatchCrashes begins to catch crashes. again: this program may execute itself once more; false where it has done so.
-// Without a library in it a process aborts only where the C library can create no thread for the Go runtime: then the
-// process prints refusal and ends with code 125; after ParkOnCrash it prints alone and ends by the signal, because 125
-// would say that no command runs.
-func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
+// CatchCrashes begins to catch crashes. mayRestart is false in a process that has already executed itself anew. A process
+// that has loaded no library of a driver aborts only when the C library can create no thread for the Go runtime: then it
+// prints refusal and ends with code 125. After ParkOnCrash it prints parkedRefusal instead and ends by the signal,
+// because 125 would say that no command runs.
+func CatchCrashes(refusal, parkedRefusal string, mayRestart bool) (*Catcher, error) {
 	low, high, err := ownCode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
 
 	var env []string
-	if again {
+	if mayRestart {
 		env = os.Environ()
 	}
 
-	block, err := newBlock(refusal, alone, os.Args, env)
+	block, err := newBlock(refusal, parkedRefusal, os.Args, env)
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
@@ -88,7 +91,7 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	f := block.frame
 	f.low, f.high = low, high
 	f.files = block.copyFileLimit(filelimit.OriginalLimits())
-	if again {
+	if mayRestart {
 		f.path = block.path
 	}
 
@@ -104,7 +107,7 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	f.goHandler = before.handler
 	setFrame(uintptr(unsafe.Pointer(f)))
 
-	// On the stack that the Go runtime has made for signals, with all others blocked.
+	// It keeps the flags of the runtime: it runs on the stack for signals, with all other signals blocked.
 	ours := before
 	ours.handler = handlerAddress()
 
@@ -126,11 +129,12 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 func (c *Catcher) ParkOnCrash() { atomic.StoreUint64(&c.frame.parked, 1) }
 
 // NoteHang notes that a call has not returned in time. A process that begins again ends its threads first, which lasts
-// as long as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
+// as long as the kernel holds one of them. If another call crashes meanwhile, the process prints stuckText before it
+// begins again.
 func (c *Catcher) NoteHang() { atomic.StoreUint64(&c.frame.hung, 1) }
 
-// EnterCall notes a call, and returns its slot for LeaveCall. It does nothing for the seventeenth at the same time. The
-// goroutine stays on its thread until LeaveCall: by its thread the handler knows the call.
+// EnterCall notes a call and returns its slot for LeaveCall, -1 when all are taken. The goroutine stays on its thread
+// until LeaveCall, because the handler finds the call by the thread.
 func (c *Catcher) EnterCall(call string) (slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
@@ -146,7 +150,7 @@ func (c *Catcher) EnterCall(call string) (slot int) {
 	runtime.LockOSThread()
 	thread := uint32(unix.Gettid())
 	for i := range c.frame.threads {
-		// Of a call that has returned, whose goroutine has not gone on yet.
+		// The thread may still stand in the slot of a call that has returned: its goroutine has not cleared it yet.
 		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
 	}
 
@@ -159,7 +163,7 @@ func (c *Catcher) EnterCall(call string) (slot int) {
 	return slot
 }
 
-// LeaveCall ends the note.
+// LeaveCall takes back what EnterCall has noted.
 func (c *Catcher) LeaveCall(slot int) {
 	if slot < 0 {
 		return
