@@ -52,6 +52,10 @@ func brokenCases() []broken {
 			"cmd/gpuard/main.go": "package main\nimport _ \"gpuard/a\"\n", "a/a.go": "package a\nimport _ \"gpuard/b\"\n", "b/b.go": "package b\nimport _ \"net/http\"\n",
 		}, "b/b.go:2: cmd/gpuard would be linked with net/http"},
 		{"a light start", map[string]string{"cmd/gpuard/main.go": "package main\n", "b/b.go": "package b\nimport _ \"net/http\"\n"}, ""},
+		{"leases without lint", map[string]string{
+			"internal/app/claim/a.go": "package claim\nimport _ \"gpuard/internal/text/shell\"\n", "internal/text/shell/a.go": "package shell\nimport _ \"gpuard/internal/core/lint\"\n",
+		}, "internal/app/claim imports core/lint, itself or through others"},
+		{"leases without lint", one("internal/app/linter/a.go", "package linter\nimport _ \"gpuard/internal/core/lint\"\n"), ""},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport clock \"time\"\nvar x = clock.Now()\n"), "core may not use clock.Now"},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"time\"\nfunc f(a, b time.Time) time.Duration { return b.Sub(a) }\n"), ""},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"fmt\"\nfunc f() { fmt.Println() }\n"), "core may not use fmt.Println"},

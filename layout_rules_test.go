@@ -240,7 +240,28 @@ func libraries(repo tree) (bad []string) {
 
 // lightStart: gpuard is linked with no HTTP, which would make each of its starts slower (decision 0030).
 func lightStart(repo tree) (bad []string) {
-	reached := map[string]bool{"cmd/gpuard": true}
+	reached := reachedFrom(repo, "cmd/gpuard")
+	eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
+		if imported == "net/http" && reached[s.dir()] {
+			bad = append(bad, s.at(spec.Pos())+": cmd/gpuard would be linked with net/http: only gpuard-view may be")
+		}
+	})
+	return bad
+}
+
+// leasesWithoutLint: what judges programs and files of people is no part of choosing, recording and keeping a lease.
+func leasesWithoutLint(repo tree) (bad []string) {
+	for _, dir := range []string{"internal/app/claim", "internal/app/holder", "internal/app/registry", "internal/app/machine", "internal/app/measure", "internal/app/leases"} {
+		if reachedFrom(repo, dir)["internal/core/lint"] {
+			bad = append(bad, dir+" imports core/lint, itself or through others: it is on the way of a lease")
+		}
+	}
+	return bad
+}
+
+// reachedFrom are the folders of the packages that one imports, itself or through others.
+func reachedFrom(repo tree, dir string) map[string]bool {
+	reached := map[string]bool{dir: true}
 	for grown := true; grown; {
 		grown = false
 		eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, ours bool) {
@@ -249,12 +270,7 @@ func lightStart(repo tree) (bad []string) {
 			}
 		})
 	}
-	eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
-		if imported == "net/http" && reached[s.dir()] {
-			bad = append(bad, s.at(spec.Pos())+": cmd/gpuard would be linked with net/http: only gpuard-view may be")
-		}
-	})
-	return bad
+	return reached
 }
 
 // neverBuilt reports a file that only pins a module's version for go.mod.

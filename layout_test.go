@@ -92,6 +92,7 @@ func rules() []rule {
 		{"one reader of the hardware", oneReader},
 		{"libraries at home", libraries},
 		{"a light start", lightStart},
+		{"leases without lint", leasesWithoutLint},
 		{"core is pure", pureCore},
 		{"flags by their table", flagsByTable},
 		{"by descriptor", byDescriptor},

@@ -151,7 +151,7 @@ func filesOf(d gpu.Device) []string {
 	if d.Minor == nil || d.Vendor != gpu.NVIDIA && d.Vendor != gpu.AMD {
 		return nil
 	}
-	return []string{fmt.Sprintf("/dev/%s%d", d.Vendor.Facts().Node, *d.Minor)}
+	return []string{fmt.Sprintf("/dev/%s%d", d.Vendor.NodePrefix(), *d.Minor)}
 }
 
 // SharedFiles are the device files that a vendor's programs need beside the device's own. They open no other device.

@@ -33,7 +33,7 @@ func FileName(d gpu.Device) string {
 	if d.Minor != nil {
 		number = fmt.Sprint(*d.Minor)
 	}
-	return "/dev/" + d.Vendor.Facts().Node + number
+	return "/dev/" + d.Vendor.NodePrefix() + number
 }
 
 // IsDevicePath reports whether a path may be one of a device of any vendor.
@@ -54,7 +54,7 @@ func nameBelowDev(path string) (name string, found bool) {
 }
 
 func isFileOf(d gpu.Device, name string) bool {
-	prefix := d.Vendor.Facts().Node
+	prefix := d.Vendor.NodePrefix()
 	if prefix == "" {
 		return false
 	}
@@ -67,7 +67,7 @@ func isFileOf(d gpu.Device, name string) bool {
 
 	number, numbered := strings.CutPrefix(name, prefix)
 
-	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == d.Vendor.Facts().SharedNode
+	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == d.Vendor.SharedNode()
 }
 
 // windowsFile is the only file of GPUs in WSL, for all of them (microsoft/WSL2-Linux-Kernel drivers/hv/dxgkrnl).

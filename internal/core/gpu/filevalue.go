@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,7 +241,7 @@ func formOf(name string) textForm {
 	case "vendor":
 		return oneOf(true, Vendors()...)
 	case "pci":
-		return textForm{false, "a PCI address such as 0000:17:00.0", tidyPCI}
+		return textForm{false, "a PCI address such as 0000:17:00.0", KernelAddress}
 	case "profile":
 		return textForm{true, "a profile such as 1g.10gb", nil}
 	case "kind":
@@ -271,21 +270,6 @@ func tidyUUID(text string) string {
 		return ""
 	}
 	return text
-}
-
-// tidyPCI converts a PCI address to the kernel's form: NVML writes eight digits of domain in upper case.
-func tidyPCI(text string) string {
-	parts := regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`).FindStringSubmatch(strings.ToLower(text))
-	if parts == nil {
-		return ""
-	}
-
-	domain, err := strconv.ParseUint("0"+parts[1], 16, 33)
-	if err != nil {
-		return ""
-	}
-
-	return fmt.Sprintf("%04x:%s", domain, parts[2])
 }
 
 // readTime sets a time in RFC 3339; null is the zero time, which means unknown.

@@ -8,8 +8,11 @@ package gpu
 
 import (
 	"encoding/json"
+	"fmt"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -336,6 +339,41 @@ func ModelName(name string) string {
 		}
 	}
 	return name
+}
+
+// KernelAddress converts a PCI address to the kernel's form, "0000:17:00.0": NVML writes eight digits of domain, in upper
+// case. It is "" for what is no address.
+func KernelAddress(text string) string {
+	parts := regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`).FindStringSubmatch(strings.ToLower(text))
+	if parts == nil {
+		return ""
+	}
+
+	domain, err := strconv.ParseUint("0"+parts[1], 16, 33)
+	if err != nil {
+		return ""
+	}
+
+	return fmt.Sprintf("%04x:%s", domain, parts[2])
+}
+
+// AddTo adds the process to those of devices. One that is in several lists of a driver, as of its computing and of its
+// drawing, is added once, with the larger memory.
+func (p Process) AddTo(list []Process) []Process {
+	i := slices.IndexFunc(list, func(o Process) bool { return o.PID == p.PID && o.GPU == p.GPU })
+	if i < 0 {
+		return append(list, p)
+	}
+
+	o := &list[i]
+	if o.Kind != p.Kind {
+		o.Kind = BothKinds
+	}
+	if o.Memory == nil || p.Memory != nil && *p.Memory > *o.Memory {
+		o.Memory = p.Memory
+	}
+
+	return list
 }
 
 // FindDevice returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.

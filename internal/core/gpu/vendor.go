@@ -16,32 +16,37 @@ const (
 // Vendors are all of them, in the order in which devices are listed.
 func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
 
-// VendorFacts are the names by which vendors differ.
-type VendorFacts struct {
-	vendor Vendor
-	// The name for people.
-	Name string
-	// The word under which programs number its devices: "cuda" in cuda:0.
-	Runtime string
-	// The name of tinygrad's own driver for them; "" where it has none.
-	Tinygrad string
-	// The name of a device file below /dev, without its number, which is Device.Minor; "" where it is not known.
-	Node string
-	// The name of the file below /dev that programs open for computing, whatever the device; "" where it is not known.
-	SharedNode string
+// vendorFacts are the names by which vendors differ.
+type vendorFacts struct {
+	vendor                                    Vendor
+	name, runtime, tinygrad, node, sharedNode string
 }
 
-// Facts are those of the vendor. One that is not in the table has its own word for a name.
-func (v Vendor) Facts() VendorFacts {
-	table := []VendorFacts{
+func (v Vendor) facts() vendorFacts {
+	table := []vendorFacts{
 		{NVIDIA, "NVIDIA", "cuda", "NV", "nvidia", "nvidia-uvm"},
 		{AMD, "AMD", "hip", "AMD", "dri/renderD", "kfd"},
 		{Intel, "Intel", "level-zero", "", "dri/renderD", ""},
 		{Ascend, "Ascend", "npu", "", "", ""},
 	}
-	i := slices.IndexFunc(table, func(f VendorFacts) bool { return f.vendor == v })
+	i := slices.IndexFunc(table, func(f vendorFacts) bool { return f.vendor == v })
 	if i < 0 {
-		return VendorFacts{Name: string(v), Runtime: "cuda"}
+		return vendorFacts{name: string(v), runtime: "cuda"}
 	}
 	return table[i]
 }
+
+// Name is the vendor's name for people.
+func (v Vendor) Name() string { return v.facts().name }
+
+// RuntimeName is the name under which programs number the vendor's devices: "cuda" in cuda:0.
+func (v Vendor) RuntimeName() string { return v.facts().runtime }
+
+// TinygradName is the name of tinygrad's own driver for the vendor's devices; "" where it has none.
+func (v Vendor) TinygradName() string { return v.facts().tinygrad }
+
+// NodePrefix is the name of a device file below /dev without its number, which is Device.Minor; "" where it is not known.
+func (v Vendor) NodePrefix() string { return v.facts().node }
+
+// SharedNode is the file below /dev that programs open for computing, whatever the device; "" where it is not known.
+func (v Vendor) SharedNode() string { return v.facts().sharedNode }

@@ -41,7 +41,7 @@ func (g Given) String() string {
 }
 
 // RuntimeName is the name under which programs number the devices of the vendor: "cuda" in cuda:0.
-func (g Given) RuntimeName() string { return g.Vendor.Facts().Runtime }
+func (g Given) RuntimeName() string { return g.Vendor.RuntimeName() }
 
 // OwnedDevices returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a
 // device count once. The lease except and its sub-leases do not count.

@@ -28,13 +28,11 @@ const KueueLabel = "kueue.x-k8s.io/queue-name"
 
 // Meta is what every object has.
 type Meta struct {
-	Name        string            `json:"name"`
-	Namespace   string            `json:"namespace"`
-	UID         string            `json:"uid"`
-	Created     time.Time         `json:"creationTimestamp"`
-	Deleted     *time.Time        `json:"deletionTimestamp"`
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	UID       string            `json:"uid"`
+	Created   time.Time         `json:"creationTimestamp"`
+	Labels    map[string]string `json:"labels"`
 }
 
 // Condition is one condition of a status.
@@ -67,7 +65,6 @@ type Job struct {
 	} `json:"spec"`
 	Status struct {
 		Conditions []Condition `json:"conditions"`
-		Active     int         `json:"active"`
 		// The indexes of an indexed Job that have succeeded: "0,3-5".
 		Succeeded string     `json:"completedIndexes"`
 		Failed    string     `json:"failedIndexes"` // likewise
@@ -98,7 +95,6 @@ func (s PodSpec) pluginGPUs() (n int) {
 
 // container is a container of a pod.
 type container struct {
-	Name      string `json:"name"`
 	Image     string `json:"image"`
 	Resources struct {
 		Limits map[string]string `json:"limits"`
@@ -133,11 +129,9 @@ type Pod struct {
 
 // containerEnd is the end of a container.
 type containerEnd struct {
-	Exit   int `json:"exitCode"`
-	Signal int `json:"signal"`
+	Exit int `json:"exitCode"`
 	// "Completed", "Error", "OOMKilled", ….
 	Reason   string     `json:"reason"`
-	Message  string     `json:"message"`
 	Started  *time.Time `json:"startedAt"`
 	Finished *time.Time `json:"finishedAt"`
 }
@@ -153,9 +147,7 @@ type Event struct {
 	// The last time of an event that was repeated.
 	Last  *time.Time `json:"lastTimestamp"`
 	About struct {
-		Kind string `json:"kind"`
 		Name string `json:"name"`
-		UID  string `json:"uid"`
 	} `json:"involvedObject"`
 }
 
@@ -182,7 +174,6 @@ type Quota struct {
 
 // Slice is a ResourceSlice of resource.k8s.io/v1: devices that a driver offers on a node.
 type Slice struct {
-	Meta Meta `json:"metadata"`
 	Spec struct {
 		Driver string `json:"driver"`
 		Node   string `json:"nodeName"`
@@ -195,16 +186,12 @@ type Slice struct {
 			Attributes map[string]struct {
 				String string `json:"string"`
 			} `json:"attributes"`
-			Capacity map[string]struct {
-				Value string `json:"value"`
-			} `json:"capacity"`
 		} `json:"devices"`
 	} `json:"spec"`
 }
 
 // Claim is a ResourceClaim of resource.k8s.io/v1.
 type Claim struct {
-	Meta   Meta `json:"metadata"`
 	Status struct {
 		Allocation *struct {
 			Devices struct {

@@ -185,11 +185,11 @@ func (q *query) explainOtherVendors(chosen []*unit) {
 
 		first := chosen[0].dev.Vendor
 		if vendorRank(u.dev.Vendor) < vendorRank(first) {
-			u.reason.Text = fmt.Sprintf("free, but too few of %s are", u.dev.Vendor.Facts().Name)
+			u.reason.Text = fmt.Sprintf("free, but too few of %s are", u.dev.Vendor.Name())
 			continue
 		}
 
-		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", first.Facts().Name)
+		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", first.Name())
 		u.reason.Remedy = option.Sprintf("name it ({device=%s})", q.deviceNumber(u.dev))
 	}
 }

@@ -130,7 +130,7 @@ func (q *query) busySummary() string {
 
 	what := q.demandText()
 	if others {
-		what += " of " + q.vendor.Facts().Name
+		what += " of " + q.vendor.Name()
 	}
 
 	text := fmt.Sprintf("cannot give %s: none of %d %s", what, all, q.freeWord(1))
@@ -151,8 +151,8 @@ func (q *query) busyRemedy() string {
 
 	for _, u := range q.units {
 		if isEligible(u) && !q.isOfVendor(u) {
-			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", u.dev.Vendor.Facts().Name, q.vendor.Facts().Name)
-			u.reason.Remedy = option.Sprintf("name it ({device=%s}) if the program is made for %s", q.deviceNumber(u.dev), u.dev.Vendor.Facts().Name)
+			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", u.dev.Vendor.Name(), q.vendor.Name())
+			u.reason.Remedy = option.Sprintf("name it ({device=%s}) if the program is made for %s", q.deviceNumber(u.dev), u.dev.Vendor.Name())
 			options = append(options, u.reason.Remedy)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // TestEveryVendor: each vendor has a name for people.
 func TestEveryVendor(t *testing.T) {
 	for _, v := range gpu.Vendors() {
-		if v.Facts().Name == string(v) {
+		if v.Name() == string(v) {
 			t.Errorf("%s has no name for people: add it to vendorName", v)
 		}
 	}

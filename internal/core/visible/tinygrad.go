@@ -148,7 +148,7 @@ func (r *tinygradReader) targetNumbers(env Env, vendor gpu.Vendor) string {
 		}
 	}
 
-	if backend := vendor.Facts().Tinygrad; backend == "" || !strings.EqualFold(t.device, backend) {
+	if backend := vendor.TinygradName(); backend == "" || !strings.EqualFold(t.device, backend) {
 		return ""
 	}
 

@@ -121,7 +121,7 @@ func containerVars(env Env, vars []Var) (out []Var) {
 // and its own drivers open GPUs that CUDA and ROCm would hide.
 func (t tinygradTarget) valueForJob(targets []Target) string {
 	of := func(backend string) []Target {
-		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return d.Vendor.Facts().Tinygrad != backend })
+		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return d.Vendor.TinygradName() != backend })
 	}
 
 	backend := strings.ToUpper(t.device)
@@ -133,7 +133,7 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 		// CUDA_VISIBLE_DEVICES chooses for libcuda.
 		return tinygradTarget{device: t.device, renderer: t.renderer}.String()
 	case len(mine) == 0:
-		backend = targets[0].Vendor.Facts().Tinygrad
+		backend = targets[0].Vendor.TinygradName()
 		mine, t = of(backend), tinygradTarget{device: backend}
 	}
 

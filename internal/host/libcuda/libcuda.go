@@ -8,6 +8,7 @@ package libcuda
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -153,13 +154,7 @@ func formatUUID(id [16]byte) string {
 }
 
 // kernelAddress converts a PCI address to the kernel's form: lower case, with four digits of domain.
-func kernelAddress(s string) string {
-	s = strings.ToLower(s)
-	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) > 4 {
-		return fmt.Sprintf("%04s", strings.TrimLeft(domain, "0")) + ":" + rest
-	}
-	return s
-}
+func kernelAddress(s string) string { return cmp.Or(gpu.KernelAddress(s), strings.ToLower(s)) }
 
 const libraryName = "libcuda.so.1"
 

@@ -156,28 +156,13 @@ func (r *deviceReader) fetchProcessList(handle uintptr, name string) ([]processI
 	return nil, s
 }
 
-// addProcesses adds processes of a device or slice. A process that is in several lists is added once, with the larger
-// memory.
+// addProcesses adds processes of a device or slice.
 func (r *deviceReader) addProcesses(id gpu.UUID, kind gpu.Kind, infos ...processInfo) {
 	for _, info := range infos {
-		var size *gpu.Bytes
+		p := gpu.Process{PID: int(info.pid), GPU: id, Kind: kind}
 		if info.memory != notAvailable {
-			size = new(gpu.Bytes(info.memory))
+			p.Memory = new(gpu.Bytes(info.memory))
 		}
-
-		at := slices.IndexFunc(r.processes, func(p gpu.Process) bool { return p.PID == int(info.pid) && p.GPU == id })
-		if at < 0 {
-			r.processes = append(r.processes, gpu.Process{PID: int(info.pid), GPU: id, Memory: size, Kind: kind})
-			continue
-		}
-
-		p := &r.processes[at]
-		if p.Kind != kind {
-			p.Kind = gpu.BothKinds
-		}
-
-		if p.Memory == nil || size != nil && *size > *p.Memory {
-			p.Memory = size
-		}
+		r.processes = p.AddTo(r.processes)
 	}
 }

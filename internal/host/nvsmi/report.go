@@ -281,27 +281,8 @@ func (u *unassignedDevice) assignProcesses(d *gpu.Device) []gpu.Process {
 			}
 		}
 
-		out = addProcess(out, p)
+		out = p.AddTo(out)
 	}
 
 	return out
-}
-
-// addProcess adds a process of a device or slice. One that has several lines, as of its computing and of its drawing,
-// is added once, with the larger memory, as by the library's reader.
-func addProcess(list []gpu.Process, p gpu.Process) []gpu.Process {
-	i := slices.IndexFunc(list, func(o gpu.Process) bool { return o.PID == p.PID && o.GPU == p.GPU })
-	if i < 0 {
-		return append(list, p)
-	}
-
-	if o := &list[i]; o.Kind != p.Kind {
-		o.Kind = gpu.BothKinds
-	}
-
-	if o := &list[i]; o.Memory == nil || p.Memory != nil && *p.Memory > *o.Memory {
-		o.Memory = p.Memory
-	}
-
-	return list
 }

@@ -113,35 +113,10 @@ func cleanWord(s string) string {
 	return s
 }
 
-// kernelAddress converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an
-// address.
+// kernelAddress converts a PCI address with its domain to the kernel's form; "" if s is not one.
 func kernelAddress(s string) string {
-	parts := strings.Split(strings.TrimSpace(s), ":")
-	if len(parts) != 3 {
+	if strings.Count(s, ":") != 2 {
 		return ""
 	}
-
-	device, function, dotted := strings.Cut(parts[2], ".")
-	if !dotted {
-		return ""
-	}
-
-	var n [4]uint64
-	for i, p := range []struct {
-		text string
-		bits int
-	}{{parts[0], 32}, {parts[1], 8}, {device, 5}, {function, 3}} {
-		v, err := strconv.ParseUint(p.text, 16, p.bits)
-		if err != nil {
-			return ""
-		}
-		n[i] = v
-	}
-
-	return formatHex(n[0], 4) + ":" + formatHex(n[1], 2) + ":" + formatHex(n[2], 2) + "." + formatHex(n[3], 1)
-}
-
-func formatHex(n uint64, digits int) string {
-	s := strconv.FormatUint(n, 16)
-	return strings.Repeat("0", max(0, digits-len(s))) + s
+	return gpu.KernelAddress(strings.TrimSpace(s))
 }

@@ -92,11 +92,11 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 	}
 
 	top := docs[0]
-	spec.Version, spec.Kind = scalarText(top.Find("cdiVersion")), scalarText(top.Find("kind"))
+	spec.Version, spec.Kind = top.Find("cdiVersion").ScalarText(), top.Find("kind").ScalarText()
 	all := []*yamltree.Node{top.Find("containerEdits", "mounts")}
 	if devices := top.Find("devices"); devices != nil {
 		for _, d := range devices.Items {
-			spec.Devices = append(spec.Devices, scalarText(d.Find("name")))
+			spec.Devices = append(spec.Devices, d.Find("name").ScalarText())
 			all = append(all, d.Find("containerEdits", "mounts"))
 		}
 	}
@@ -106,18 +106,11 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 			continue
 		}
 		for _, m := range mounts.Items {
-			hosts = append(hosts, scalarText(m.Find("hostPath")))
+			hosts = append(hosts, m.Find("hostPath").ScalarText())
 		}
 	}
 
 	return hosts, nil
-}
-
-func scalarText(n *yamltree.Node) string {
-	if n == nil || n.Kind != yamltree.Scalar || n.Null {
-		return ""
-	}
-	return n.Text
 }
 
 // driverOf takes the driver's version off the name of one of its libraries: libcuda.so.550.54.14. The short names

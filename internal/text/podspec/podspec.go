@@ -66,19 +66,12 @@ func (r *reader) findContainers(n *yamltree.Node, depth int, in string) {
 		if slices.Contains([]string{"containers", "initContainers"}, p.Key.Text) && p.Value.Kind == yamltree.List {
 			for _, c := range p.Value.Items {
 				r.count++
-				r.readContainer(fmt.Sprintf("%s %d", scalarText(c.Find("name")), r.count), c)
+				r.readContainer(fmt.Sprintf("%s %d", c.Find("name").ScalarText(), r.count), c)
 			}
 			continue
 		}
 		r.findContainers(p.Value, depth+1, in)
 	}
-}
-
-func scalarText(n *yamltree.Node) string {
-	if n == nil || n.Null {
-		return ""
-	}
-	return n.Text
 }
 
 func (r *reader) readContainer(in string, n *yamltree.Node) {

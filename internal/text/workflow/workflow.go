@@ -26,7 +26,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	for _, doc := range docs {
 		var r reader
 		r.readEnv("", "env", doc.Find("env"))
-		shell := scalarText(doc.Find("defaults", "run", "shell"))
+		shell := doc.Find("defaults", "run", "shell").ScalarText()
 		for _, j := range doc.Find("jobs").Entries() {
 			r.readJob(j.Key.Text, j.Value, shell)
 			if len(r.steps) > maxSteps {
@@ -43,15 +43,8 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 
 type reader struct{ steps []lint.Step }
 
-func scalarText(n *yamltree.Node) string {
-	if n == nil || n.Null {
-		return ""
-	}
-	return n.Text
-}
-
 func (r *reader) readJob(name string, n *yamltree.Node, shell string) {
-	if own := scalarText(n.Find("defaults", "run", "shell")); own != "" {
+	if own := n.Find("defaults", "run", "shell").ScalarText(); own != "" {
 		shell = own
 	}
 
@@ -85,12 +78,12 @@ func (r *reader) readSteps(job string, steps *yamltree.Node, shell string) {
 		in := strings.TrimPrefix(fmt.Sprintf("%s.steps[%d]", job, i), ".")
 		r.readEnv(in, "env", s.Find("env"))
 		own := shell
-		if given := scalarText(s.Find("shell")); given != "" {
+		if given := s.Find("shell").ScalarText(); given != "" {
 			own = given
 		}
 
 		run := s.Find("run")
-		if run == nil || run.Kind != yamltree.Scalar || run.Null || !isPOSIX(own) || own == "" && strings.Contains(scalarText(s.Find("if")), "== 'Windows'") {
+		if run == nil || run.Kind != yamltree.Scalar || run.Null || !isPOSIX(own) || own == "" && strings.Contains(s.Find("if").ScalarText(), "== 'Windows'") {
 			continue
 		}
 

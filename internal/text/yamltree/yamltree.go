@@ -317,6 +317,14 @@ func (n *Node) Find(keys ...string) *Node {
 	return n
 }
 
+// ScalarText is the text of a scalar; "" of anything else, and of no node.
+func (n *Node) ScalarText() string {
+	if n == nil || n.Kind != Scalar || n.Null {
+		return ""
+	}
+	return n.Text
+}
+
 // Entries returns the pairs of a map whose keys are plain scalars; of anything else none.
 func (n *Node) Entries() []Pair {
 	if n == nil || n.Kind != Map {
