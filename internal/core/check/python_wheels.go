@@ -85,12 +85,7 @@ func mixedWheels() Check {
 			}
 		}
 
-		versions := make([]int, 0, len(byCUDA))
-		for cuda := range byCUDA {
-			versions = append(versions, cuda)
-		}
-
-		slices.Sort(versions)
+		versions := slices.Sorted(maps.Keys(byCUDA))
 		if len(clash) == 0 {
 			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + joinNumbers(versions) + " are both installed", Why: "each framework finds its own, at twice the size on disk and in memory"}}
 		}

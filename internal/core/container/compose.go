@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,18 +231,14 @@ func deviceText(entry any) string {
 }
 
 // keysOf are those of a mapping, or the entries of a list.
-func keysOf(v any) (names []string) {
+func keysOf(v any) []string {
 	switch v := v.(type) {
 	case map[string]any:
-		for name := range v {
-			names = append(names, name)
-		}
+		return slices.Collect(maps.Keys(v))
 	case []any:
-		for _, name := range v {
-			names = append(names, fmt.Sprint(name))
-		}
+		return prose.Texts(v, func(name any) string { return fmt.Sprint(name) })
 	}
-	return names
+	return nil
 }
 
 // readAssignments reads an environment in both of its forms.

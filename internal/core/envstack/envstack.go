@@ -11,6 +11,7 @@ package envstack
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -148,14 +149,7 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 	}
 
 	popped = &s[at]
-	var names []string
-	for n := range popped.Before {
-		names = append(names, n)
-	}
-
-	slices.Sort(names)
-
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(popped.Before)) {
 		later := slices.IndexFunc(rest[at:], func(e Entry) bool { _, ok := e.Before[n]; return ok })
 		if v := popped.Before[n]; later >= 0 {
 			rest[at+later].Before[n] = v

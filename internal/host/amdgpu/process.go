@@ -2,6 +2,7 @@ package amdgpu
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -120,10 +121,7 @@ func (k *kfdProcess) readProcess(folder string) {
 }
 
 func (k *kfdProcess) usedGPUs() []string {
-	var out []string
-	for id := range k.queues {
-		out = append(out, id)
-	}
+	out := slices.Collect(maps.Keys(k.queues))
 	for id, n := range k.memory {
 		if n > 0 && !k.queues[id] {
 			out = append(out, id)

@@ -102,7 +102,7 @@ func (a *soleThread) runRaw() {
 		}
 		if child == 0 {
 			_, errno := makeCalls(a.child)
-			exitAll(uintptr(errno))
+			ownproc.ExitGroup(uintptr(errno))
 		}
 	}
 
@@ -248,7 +248,7 @@ func (a *soleThread) execFailure(failed int, errno syscall.Errno) {
 	ownproc.DefaultCaught()
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
-	exitAll(125)
+	ownproc.ExitGroup(125)
 }
 
 // writeDigits writes a number of up to seven digits.
@@ -261,12 +261,4 @@ func writeDigits(to *[8]byte, n int) {
 		n /= 10
 	}
 	to[7] = 0
-}
-
-//go:norace
-//go:nosplit
-func exitAll(code uintptr) {
-	for {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
-	}
 }

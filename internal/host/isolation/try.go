@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"gpuard/internal/host/ownproc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -170,7 +172,7 @@ func (a *soleThread) forkRaw() (child uintptr, errno syscall.Errno) {
 	child, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno == 0 && child == 0 {
 		_, errno = makeCalls(a.steps)
-		exitAll(uintptr(errno))
+		ownproc.ExitGroup(uintptr(errno))
 	}
 
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)

@@ -90,6 +90,5 @@ func listNames(folder string) ([]string, error) {
 }
 
 func entryNames(entries []fs.DirEntry) []string {
-	out := prose.Texts(entries, func(e fs.DirEntry) string { return e.Name() })
-	return out
+	return prose.Texts(entries, func(e fs.DirEntry) string { return e.Name() })
 }

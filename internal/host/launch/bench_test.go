@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"gpuard/internal/host/ownproc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +43,7 @@ func BenchmarkFork(b *testing.B) {
 func forkAndEnd(flags uintptr) (uintptr, syscall.Errno) {
 	pid, errno := rawVfork(flags)
 	if errno == 0 && pid == 0 {
-		exitRaw(0)
+		ownproc.ExitGroup(0)
 	}
 	return pid, syscall.Errno(errno)
 }

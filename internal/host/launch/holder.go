@@ -195,11 +195,11 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	pid, errno = rawVfork(forkFlags)
 	if errno != 0 {
-		exitRaw(errno)
+		ownproc.ExitGroup(errno)
 	}
 
 	if pid != 0 {
-		exitRaw(0)
+		ownproc.ExitGroup(0)
 	}
 
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(a.root)), 0, 0)
@@ -222,7 +222,7 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
 
 	a.failed = uintptr(err)
-	exitRaw(1)
+	ownproc.ExitGroup(1)
 
 	return 0, 0
 }
@@ -251,14 +251,6 @@ func closeRange(first, lastFD uintptr) {
 	for fd := first; fd <= lastFD && fd < 4096; fd++ {
 		// Kernels before 5.9.
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
-	}
-}
-
-//go:norace
-//go:nosplit
-func exitRaw(code uintptr) {
-	for {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"gpuard/internal/host/ownproc"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -206,7 +208,7 @@ func rawWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 
 	for {
 		if parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); parent != a.parent {
-			exitRaw(0)
+			ownproc.ExitGroup(0)
 		}
 		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&a.set)), 0, 0, 8, 0, 0)
 		switch {

@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -67,7 +67,7 @@ func (r *reader) readRule(n *yamltree.Node, number int) policy.Rule {
 			word, _ := r.Word(e, of)
 			rule.Isolate = job.Isolation(word)
 		default:
-			rule.Time, _ = r.readDuration(e, of)
+			rule.Time, _ = r.Duration(e, of)
 		}
 	}
 
@@ -120,7 +120,7 @@ func (r *reader) readWatch(p yamltree.Entry) {
 			text, _ := r.Word(e, of)
 			r.file.Watch.Outsiders = policy.Level(text)
 		case "grace":
-			r.file.Watch.Grace, _ = r.readDuration(e, of)
+			r.file.Watch.Grace, _ = r.Duration(e, of)
 		default:
 			r.file.Watch.Except = r.readTexts(e, of)
 		}
@@ -142,7 +142,7 @@ func (r *reader) readDefaults(n *yamltree.Node) {
 		case yamltree.Size:
 			r.readSize(e, of, gpu.MiB)
 		case yamltree.Time:
-			r.readDuration(e, of)
+			r.Duration(e, of)
 		case yamltree.Text:
 			r.CheckOneOf(e.Key, value, e.Value.At, of)
 		}
@@ -183,26 +183,9 @@ func (r *reader) readSize(e yamltree.Entry, of string, least gpu.Bytes) (gpu.Byt
 	return size, true
 }
 
-func (r *reader) readDuration(e yamltree.Entry, of string) (time.Duration, bool) {
-	text, ok := r.Text(e, of)
-	if !ok {
-		return 0, false
-	}
-
-	d, err := job.ParseTime(text)
-	if err != nil {
-		r.Wrong(e.Value.At, "%s%s is %q: %v", e.Key.Name, of, text, err)
-	}
-
-	return d, err == nil
-}
-
 // readTexts reads the texts of a list.
-func (r *reader) readTexts(e yamltree.Entry, of string) (out []string) {
-	for _, item := range r.List(e, of) {
-		out = append(out, item.Text)
-	}
-	return out
+func (r *reader) readTexts(e yamltree.Entry, of string) []string {
+	return prose.Texts(r.List(e, of), func(item yamltree.Item) string { return item.Text })
 }
 
 // readNames reads names and numbers of users or groups.

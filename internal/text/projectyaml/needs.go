@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/source"
@@ -126,9 +124,9 @@ func (e *serviceReader) readReady(k yamltree.Entry) *service.Ready {
 	e.readCheck(k, e.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval = e.readDuration(r, of)
+			out.Interval, _ = e.Duration(r, of)
 		case "timeout":
-			out.Timeout = e.readDuration(r, of)
+			out.Timeout, _ = e.Duration(r, of)
 		case "log":
 			out.Log = e.readPattern(r, of)
 			return true
@@ -144,9 +142,9 @@ func (e *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
 	e.readCheck(k, e.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval = e.readDuration(r, of)
+			out.Interval, _ = e.Duration(r, of)
 		case "timeout":
-			out.Timeout = e.readDuration(r, of)
+			out.Timeout, _ = e.Duration(r, of)
 		case "failures":
 			text, ok := e.Text(r, of)
 			var err error
@@ -199,20 +197,6 @@ func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 	case len(kinds) == 0:
 		e.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, e.ofService(), strings.Join(ways[:last], ", "), ways[last])
 	}
-}
-
-func (e *serviceReader) readDuration(k yamltree.Entry, of string) time.Duration {
-	text, ok := e.Text(k, of)
-	if !ok {
-		return 0
-	}
-
-	d, err := job.ParseTime(text)
-	if err != nil {
-		e.Wrong(k.Value.At, "%s%s is %q: %v", k.Key.Name, of, text, err)
-	}
-
-	return d
 }
 
 // readPattern reads a regular expression.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gpuard/internal/core/diagnostic"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/option"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/source"
@@ -263,6 +265,21 @@ func (f *Form) Text(e Entry, of string) (string, bool) {
 		return text, true
 	}
 	return "", false
+}
+
+// Duration reads a length of time.
+func (f *Form) Duration(e Entry, of string) (time.Duration, bool) {
+	text, ok := f.Text(e, of)
+	if !ok {
+		return 0, false
+	}
+
+	d, err := job.ParseTime(text)
+	if err != nil {
+		f.Wrong(e.Value.At, "%s%s is %q: %v", e.Key.Name, of, text, err)
+	}
+
+	return d, err == nil
 }
 
 // Word reads a text, one of those that the key takes where they are known.
