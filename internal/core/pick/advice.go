@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -62,7 +63,7 @@ func (q *query) endText(p gpu.Process) string {
 	case q.mayEvict(p):
 		return option.Sprintf("{gpuard evict} %d ends it", p.PID)
 	}
-	return fmt.Sprintf("%s can end it", orDefault(prose.Clean(p.User), "its owner"))
+	return fmt.Sprintf("%s can end it", cmp.Or(prose.Clean(p.User), "its owner"))
 }
 
 // endRemedy is the remedy for several processes: one command, or the users to ask. The command to end another user's
@@ -81,7 +82,7 @@ func (q *query) endRemedy(ps []gpu.Process) string {
 			serving = append(serving, fmt.Sprint(p.PID))
 		default:
 			pids = append(pids, fmt.Sprint(p.PID))
-			owners = append(owners, orDefault(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
+			owners = append(owners, cmp.Or(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
 			own, evict = own && q.isOfCaller(p), evict && q.mayEvict(p)
 		}
 	}
@@ -135,8 +136,8 @@ func (q *query) displayText(c processSet) string {
 // displayObstacle is the obstacle of a device whose display uses more than is tolerated. It is never to be ended.
 func (q *query) displayObstacle(c processSet) *obstacle {
 	t := q.in.Tolerate
-	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, orDefault(t.DisplayBy, "gpuard")),
-		remedy: "close on its display what is not needed there, or " + orDefault(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
+	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, cmp.Or(t.DisplayBy, "gpuard")),
+		remedy: "close on its display what is not needed there, or " + cmp.Or(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
 	if t.DisplayCut != "" {
 		o.text += "; " + t.DisplayCut
 	}

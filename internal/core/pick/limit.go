@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,8 +120,8 @@ func (q *query) modelObstacle(u *unit) *obstacle {
 		pattern = "*" + q.spec.Model + "*"
 	}
 
-	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", orDefault(shown, "its model"), prose.Brief(q.spec.Model)),
-		remedy: option.Sprintf("write {model} '%s' for %s", pattern, orDefault(shown, "it"))}
+	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", cmp.Or(shown, "its model"), prose.Brief(q.spec.Model)),
+		remedy: option.Sprintf("write {model} '%s' for %s", pattern, cmp.Or(shown, "it"))}
 }
 
 // isModel matches the name of a device, with and without its maker, against a pattern.

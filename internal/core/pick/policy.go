@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,7 +56,7 @@ func (q *query) policyObstacle(u *unit) *obstacle {
 		case len(r.Devices) > 0 && !slices.ContainsFunc(q.ruleDevices(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
-			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.JoinWords(r.Models, "or"), orDefault(prose.Brief(u.dev.Name), "of an unknown model"))
+			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.JoinWords(r.Models, "or"), cmp.Or(prose.Brief(u.dev.Name), "of an unknown model"))
 		default:
 			gives = q.overMemoryText(r, u)
 			if gives != "" && u.mig == nil && q.spec.MIG == "" && u.totalMemory() != nil {

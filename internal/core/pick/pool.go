@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -227,7 +228,7 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	var charged gpu.Bytes
 	for _, g := range b.groups {
 		charged += g.chargedMemory()
-		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, orDefault(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
+		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, cmp.Or(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
 	}
 
 	if len(leases) > maxNamesInText {

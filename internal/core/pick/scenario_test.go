@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -522,7 +523,7 @@ func (s *scenario) check(t *testing.T) {
 			for _, g := range plan.Devices {
 				got = append(got, s.nameOf(g.UUID))
 			}
-			if have := orDefault(strings.Join(got, " "), "nothing"); refusal != nil || have != rest {
+			if have := cmp.Or(strings.Join(got, " "), "nothing"); refusal != nil || have != rest {
 				t.Errorf("gives %s, want %s (refusal: %v)", have, rest, refusal)
 			}
 		case "busy", "never":
@@ -563,7 +564,7 @@ func (s *scenario) check(t *testing.T) {
 			for _, id := range CapableDevices(s.spec, s.machine, s.in) {
 				got = append(got, s.nameOf(id))
 			}
-			if have := orDefault(strings.Join(got, " "), "none"); have != rest {
+			if have := cmp.Or(strings.Join(got, " "), "none"); have != rest {
 				t.Errorf("servers are %s, want %s", have, rest)
 			}
 		case "room":

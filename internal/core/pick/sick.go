@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (q *query) resetCommand(d *gpu.Device) string {
 	case gpu.AMD:
 		return q.sudoPrefix() + "amd-smi reset --gpureset --gpu " + vendorToolID(d)
 	}
-	return "with the tool of " + orDefault(d.Vendor.Name(), "its vendor")
+	return "with the tool of " + cmp.Or(d.Vendor.Name(), "its vendor")
 }
 
 // vendorToolID names a device for its vendor's tool. The PCI address comes first, because a lost device reports no

@@ -80,7 +80,7 @@ func (q *query) usageOf(u *unit) use {
 
 // keptObstacle names the waiting job that is ahead of this one.
 func (q *query) keptObstacle(t job.Ticket) *obstacle {
-	who := fmt.Sprintf("%s of %s", orDefault(shortCommand(t.Command), "a command"), orDefault(prose.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
+	who := fmt.Sprintf("%s of %s", cmp.Or(shortCommand(t.Command), "a command"), cmp.Or(prose.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
 	text := "kept for " + who
 	if t.PID > 0 {
 		text += " (" + PIDText(t.PID, isOtherNamespace(t.Namespace, q.in.Namespace)) + ")"
@@ -128,7 +128,7 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 	var holders []job.Blocker
 	for _, l := range by {
 		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
-		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
+		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, cmp.Or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
 
@@ -142,7 +142,7 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 			o.remedy = fmt.Sprintf("continue process %d (kill -CONT %[1]d), or %s", p.PID, o.remedy)
 		}
 		if q.in.UID != 0 && q.in.UID != first.UID {
-			o.remedy = fmt.Sprintf("ask %s to %s", orDefault(prose.Clean(first.User), "its owner"), o.remedy)
+			o.remedy = fmt.Sprintf("ask %s to %s", cmp.Or(prose.Clean(first.User), "its owner"), o.remedy)
 		}
 	} else if first.Apart && first.UID == q.in.UID {
 		o.remedy = option.Sprintf("give lease %s back ({gpuard release} %[1]s)", first.ID)

@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ func (q *query) processText(p gpu.Process) string {
 		return fmt.Sprintf("a process outside of this PID namespace (PID %d there, %s)", p.Outside, memoryText(p.Memory))
 	}
 
-	about := []string{orDefault(shortCommand(p.Command), "unknown command"), memoryText(p.Memory)}
+	about := []string{cmp.Or(shortCommand(p.Command), "unknown command"), memoryText(p.Memory)}
 	if age := q.processAge(p); age != "" {
 		about = append(about, age+" old")
 	}
@@ -26,7 +27,7 @@ func (q *query) processText(p gpu.Process) string {
 		about = append(about, "in container "+prose.Clean(p.Container[:min(12, len(p.Container))]))
 	}
 
-	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, orDefault(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
+	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, cmp.Or(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
 	if isEnding(p) {
 		text += ", which is ending"
 	}
@@ -60,7 +61,7 @@ func (q *query) processesText(ps []gpu.Process) string {
 func (q *query) blockersText(bs []job.Blocker) string {
 	var names []string
 	for _, b := range bs[:min(maxNamesInText, len(bs))] {
-		who := fmt.Sprintf("PID %d of %s", b.PID, orDefault(prose.Clean(b.User), "an unknown user"))
+		who := fmt.Sprintf("PID %d of %s", b.PID, cmp.Or(prose.Clean(b.User), "an unknown user"))
 		if b.PID == 0 {
 			who = "a process outside of this PID namespace"
 		}
@@ -79,7 +80,7 @@ func blockersOf(ps []gpu.Process) []job.Blocker {
 
 // leaseText names a lease: "k3f9 by alice (train.py, PID 4242, since 14:02)".
 func leaseText(in Context, l job.Lease) string {
-	about := []string{orDefault(shortCommand(l.Command), "unknown command")}
+	about := []string{cmp.Or(shortCommand(l.Command), "unknown command")}
 	if l.Unreadable {
 		about[0] = "its file cannot be read"
 	}
@@ -96,7 +97,7 @@ func leaseText(in Context, l job.Lease) string {
 		about = append(about, "since "+clockText(in.Now, l.Since))
 	}
 
-	return fmt.Sprintf("%s by %s (%s)", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+	return fmt.Sprintf("%s by %s (%s)", l.ID, cmp.Or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
 // PIDText names a process by its number, which counts only in its own PID namespace: apart if that is not the caller's.
@@ -123,14 +124,14 @@ func endedText(l job.Lease, now time.Time) string {
 
 	var names []string
 	for _, b := range l.HeldBy {
-		about := orDefault(prose.ProgramName(b.Command), "unknown command")
+		about := cmp.Or(prose.ProgramName(b.Command), "unknown command")
 		if b.Stopped {
 			about += ", stopped"
 		}
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
 
-	return ", whose command has ended but which is still held by " + orDefault(prose.JoinWords(names, "and"), "an unknown process")
+	return ", whose command has ended but which is still held by " + cmp.Or(prose.JoinWords(names, "and"), "an unknown process")
 }
 
 // clockText writes the time of day, with the date if it is not today.
@@ -189,13 +190,6 @@ func shortCommand(command string) string {
 	program, arguments, _ := strings.Cut(text, " ")
 
 	return prose.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
-}
-
-func orDefault(text, instead string) string {
-	if text == "" {
-		return instead
-	}
-	return text
 }
 
 // uniqueStrings keeps the first of each, in order.
