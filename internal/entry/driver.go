@@ -56,16 +56,16 @@ func newDriver(deadline time.Duration, devices string) *nvmlDriver {
 
 // newReaders are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want
 // them.
-func (d *nvmlDriver) newReaders(root string) machine.Readers {
+func (n *nvmlDriver) newReaders(root string) machine.Readers {
 	return machine.Readers{
-		Reader: machine.JoinVendors(machine.WithFallback(d.readDevices, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.WithDeadline(d.deadline)).Read),
+		Reader: machine.JoinVendors(machine.WithFallback(n.readDevices, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.WithDeadline(n.deadline)).Read),
 			func() bool { return pci.HasNoGPU(root) }),
 		Unread:    func() []gpu.Device { return pci.ListOtherDevices(root) },
 		Cards:     func() ([]hostinfo.Card, error) { return pci.ListCards(root) },
-		Events:    d.watchEvents,
-		Separate:  d.readInChild,
-		Spent:     d.childTime,
-		Crashed:   d.crashed != nil,
+		Events:    n.watchEvents,
+		Separate:  n.readInChild,
+		Spent:     n.childTime,
+		Crashed:   n.crashed != nil,
 		KernelLog: root,
 	}
 }
@@ -93,28 +93,28 @@ func serveReadings(d *nvmlDriver, args []string) (err error) {
 
 // readInChild makes this process one that does not end when the library crashes: a child calls it. A call that hangs in
 // this process since before may crash yet.
-func (d *nvmlDriver) readInChild() {
-	if d.catcher != nil {
-		d.catcher.ParkOnCrash()
+func (n *nvmlDriver) readInChild() {
+	if n.catcher != nil {
+		n.catcher.ParkOnCrash()
 	}
-	d.child.CompareAndSwap(nil, driverchild.New(d.deadline, d.devices, d.crashed))
+	n.child.CompareAndSwap(nil, driverchild.New(n.deadline, n.devices, n.crashed))
 }
 
-func (d *nvmlDriver) childTime() time.Duration {
-	if child := d.child.Load(); child != nil {
+func (n *nvmlDriver) childTime() time.Duration {
+	if child := n.child.Load(); child != nil {
 		return child.CPUTime()
 	}
 	return 0
 }
 
-func (d *nvmlDriver) openLibrary(ctx context.Context) (*nvml.Library, error) {
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	if d.nvml == nil {
+func (n *nvmlDriver) openLibrary(ctx context.Context) (*nvml.Library, error) {
+	n.opening.Lock()
+	defer n.opening.Unlock()
+	if n.nvml == nil {
 		// The library has a deadline of its own, even if the caller has less time for this reading.
-		options := []nvml.Option{nvml.WithDeadline(d.deadline), nvml.WithKernelFolder(d.devices)}
-		if d.catcher != nil {
-			options = append(options, nvml.WithCatcher(d.catcher))
+		options := []nvml.Option{nvml.WithDeadline(n.deadline), nvml.WithKernelFolder(n.devices)}
+		if n.catcher != nil {
+			options = append(options, nvml.WithCatcher(n.catcher))
 		}
 
 		opened, err := nvml.Open(context.WithoutCancel(ctx), options...)
@@ -122,24 +122,24 @@ func (d *nvmlDriver) openLibrary(ctx context.Context) (*nvml.Library, error) {
 			return nil, err
 		}
 
-		d.nvml = opened
+		n.nvml = opened
 	}
 
-	return d.nvml, nil
+	return n.nvml, nil
 }
 
 // readDevices gives a reading the time that its caller has for it, which the opening of the library does not use up.
-func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
-	if child := d.child.Load(); child != nil {
+func (n *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+	if child := n.child.Load(); child != nil {
 		return child.Read(ctx, query)
 	}
-	if d.crashed != nil {
-		return gpu.Machine{}, d.crashed
+	if n.crashed != nil {
+		return gpu.Machine{}, n.crashed
 	}
 
 	end, hurried := ctx.Deadline()
 	left := time.Until(end)
-	library, err := d.openLibrary(ctx)
+	library, err := n.openLibrary(ctx)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
@@ -165,15 +165,15 @@ func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Mach
 
 // watchEvents tells the errors of devices; where the library cannot be used there are none, and its reason was told
 // with the readings.
-func (d *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
-	if child := d.child.Load(); child != nil {
+func (n *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+	if child := n.child.Load(); child != nil {
 		return child.Events(ctx, ids)
 	}
 
 	var library *nvml.Library
-	if d.crashed == nil {
+	if n.crashed == nil {
 		// nil with an error.
-		library, _ = d.openLibrary(ctx)
+		library, _ = n.openLibrary(ctx)
 	}
 
 	if library == nil {

@@ -24,10 +24,10 @@ type AlreadyHeld struct {
 }
 
 // Error is for a request that the lease does not serve.
-func (h *AlreadyHeld) Error() string {
-	text := fmt.Sprintf("cannot lease for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, h.Plan.DeviceNumbers())
-	if h.Lease.Apart {
-		return text + "; give that back first: gpuard release " + h.Lease.ID
+func (a *AlreadyHeld) Error() string {
+	text := fmt.Sprintf("cannot lease for process %d: it already holds lease %s (%s), and something else is asked for", a.Lease.PID, a.Lease.ID, a.Plan.DeviceNumbers())
+	if a.Lease.Apart {
+		return text + "; give that back first: gpuard release " + a.Lease.ID
 	}
 	return text + "; gpuard run started it with that, so start it again: gpuard run"
 }

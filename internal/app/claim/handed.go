@@ -31,16 +31,16 @@ type HandedLease struct {
 }
 
 // HandOver is what another process needs to have this lease. It gets Lock with its start; then call DropReference.
-func (s *CommandLease) HandOver() (HandedLease, error) {
-	h := HandedLease{Lease: s.Lease, Plan: s.Plan, Wall: s.Wall, Vars: s.vars}
-	if s.held == nil {
+func (c *CommandLease) HandOver() (HandedLease, error) {
+	h := HandedLease{Lease: c.Lease, Plan: c.Plan, Wall: c.Wall, Vars: c.vars}
+	if c.held == nil {
 		return h, nil
 	}
 
-	m := gpu.Machine{Taken: s.machine.Taken, Driver: s.machine.Driver, CUDA: s.machine.CUDA, Source: s.machine.Source}
-	for _, given := range s.Plan.Devices {
+	m := gpu.Machine{Taken: c.machine.Taken, Driver: c.machine.Driver, CUDA: c.machine.CUDA, Source: c.machine.Source}
+	for _, given := range c.Plan.Devices {
 		h.Labels = append(h.Labels, given.Label)
-		if d, _, found := s.machine.FindDevice(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
+		if d, _, found := c.machine.FindDevice(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
 			one := *d
 
 			// By the places of others.
@@ -56,13 +56,13 @@ func (s *CommandLease) HandOver() (HandedLease, error) {
 }
 
 // Host is the host that the lease was claimed on, with the environment from before it.
-func (s *CommandLease) Host() *machine.Host { return s.desk.host }
+func (c *CommandLease) Host() *machine.Host { return c.desk.host }
 
 // DropReference closes this process's reference to a lease that another process has by now, and which that one ends.
-func (s *CommandLease) DropReference() {
-	if s.held != nil {
-		_ = s.held.Lock.Close()
-		s.held, s.Lock = nil, nil
+func (c *CommandLease) DropReference() {
+	if c.held != nil {
+		_ = c.held.Lock.Close()
+		c.held, c.Lock = nil, nil
 	}
 }
 

@@ -111,9 +111,9 @@ func (q *request) foundReady() bool {
 }
 
 // readyDevices are the devices of the next request that could be given to it.
-func (l *queueView) readyDevices() []gpu.UUID {
-	return slices.DeleteFunc(slices.Clone(l.next.Devices), func(id gpu.UUID) bool {
-		r := l.asked.Rooms[id]
+func (q *queueView) readyDevices() []gpu.UUID {
+	return slices.DeleteFunc(slices.Clone(q.next.Devices), func(id gpu.UUID) bool {
+		r := q.asked.Rooms[id]
 		return !r.Whole && r.Share == nil
 	})
 }

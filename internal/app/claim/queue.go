@@ -71,34 +71,34 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 
 // nameOwners finds the owners of the tickets that keep devices from this request, and reports whether there are any. It
 // can run a program, so it is not called under the folder lock.
-func (l *queueView) nameOwners(names func(uint32) string) bool {
-	if l == nil {
+func (q *queueView) nameOwners(names func(uint32) string) bool {
+	if q == nil {
 		return false
 	}
-	for id, t := range l.kept {
+	for id, t := range q.kept {
 		t.User = names(t.UID)
-		l.kept[id] = t
+		q.kept[id] = t
 	}
-	return len(l.kept) > 0
+	return len(q.kept) > 0
 }
 
 // reserveForNext leaves everything to the next one until it has acted.
-func (l *queueView) reserveForNext() {
-	if l.kept == nil {
-		l.kept = map[gpu.UUID]job.Ticket{}
+func (q *queueView) reserveForNext() {
+	if q.kept == nil {
+		q.kept = map[gpu.UUID]job.Ticket{}
 	}
-	for _, id := range l.me.Devices {
-		if _, already := l.kept[id]; !already {
-			l.kept[id] = l.next
+	for _, id := range q.me.Devices {
+		if _, already := q.kept[id]; !already {
+			q.kept[id] = q.next
 		}
 	}
 }
 
 // nextLapse is how long until the first reservation lapses that keeps a device from this request; 0 where none does.
-func (l *queueView) nextLapse() (first time.Duration) {
-	for _, t := range l.kept {
-		if r, reserved := l.turn.Reserved[t.Key()]; reserved {
-			if left := time.Duration(r.Until-l.boot) + 1; first == 0 || left < first {
+func (q *queueView) nextLapse() (first time.Duration) {
+	for _, t := range q.kept {
+		if r, reserved := q.turn.Reserved[t.Key()]; reserved {
+			if left := time.Duration(r.Until-q.boot) + 1; first == 0 || left < first {
 				first = left
 			}
 		}
@@ -108,31 +108,31 @@ func (l *queueView) nextLapse() (first time.Duration) {
 
 // mayStart reports whether the queue lets this request start. It does if no request may start: then the devices give
 // the reason.
-func (l *queueView) mayStart() bool {
-	return l == nil || !l.free || l.next.ID == l.me.ID && l.next.UID == l.me.UID
+func (q *queueView) mayStart() bool {
+	return q == nil || !q.free || q.next.ID == q.me.ID && q.next.UID == q.me.UID
 }
 
 // storeTurn stores whose turn it is. A request that is next and gets nothing lets the others pass.
-func (l *queueView) storeTurn(v *store.View, refusal *job.Refusal) {
-	if l == nil {
+func (q *queueView) storeTurn(v *store.View, refusal *job.Refusal) {
+	if q == nil {
 		return
 	}
-	if refusal != nil && l.free && l.mayStart() && l.me.ID != "" {
-		if l.turn.Passed == nil {
-			l.turn.Passed = map[string]int64{}
+	if refusal != nil && q.free && q.mayStart() && q.me.ID != "" {
+		if q.turn.Passed == nil {
+			q.turn.Passed = map[string]int64{}
 		}
-		l.turn.Passed[l.me.Key()] = v.Now
+		q.turn.Passed[q.me.Key()] = v.Now
 	}
-	*v.Turn = l.turn
+	*v.Turn = q.turn
 }
 
 // queuePosition is the place of the request in the queue for the same devices, from 1, and the length of that queue.
-func (l *queueView) queuePosition() (int, int) {
-	order := queue.OrderTickets(l.asked)
-	return slices.IndexFunc(order, l.isMe) + 1, len(order)
+func (q *queueView) queuePosition() (int, int) {
+	order := queue.OrderTickets(q.asked)
+	return slices.IndexFunc(order, q.isMe) + 1, len(order)
 }
 
-func (l *queueView) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
+func (q *queueView) isMe(t job.Ticket) bool { return t.ID == q.me.ID && t.UID == q.me.UID }
 
 // makeTicket is the request as others shall see it.
 func (q *request) makeTicket(in pick.Context, now time.Time) job.Ticket {

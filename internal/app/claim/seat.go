@@ -67,18 +67,18 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 }
 
 // For is a desk for another request of this process. The first claim of all is made by one goroutine alone.
-func (d *Allocator) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Allocator, error) {
+func (a *Allocator) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Allocator, error) {
 	other, err := OpenAllocator(ctx, host, spec)
 	if err != nil {
 		return other, err
 	}
-	other.leaseFolder = d.leaseFolder
+	other.leaseFolder = a.leaseFolder
 
 	return other, err
 }
 
 // Spec is what each command is given.
-func (d *Allocator) Spec() job.Spec { return d.spec }
+func (a *Allocator) Spec() job.Spec { return a.spec }
 
 // CommandLease is a lease for one command, together with what the command is to be given.
 type CommandLease struct {
@@ -107,10 +107,10 @@ type CommandLease struct {
 }
 
 // TryNow leases what is free now for a command that is called so, or returns a *job.Refusal.
-func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, error) {
-	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
+func (a *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, error) {
+	return a.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		for stale := 1; ; stale++ {
-			held, err := claimLocked(d.host, c.request, c.folder, c.boot, nil)
+			held, err := claimLocked(a.host, c.request, c.folder, c.boot, nil)
 			if err == nil {
 				return c.request.newDecision(held, c.folder), nil
 			}
@@ -133,8 +133,8 @@ func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, 
 
 // Wait leases as gpuard run does: it falls back, or queues until a device is free, or ctx ends. queued is called when
 // it is in the line.
-func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*CommandLease, error) {
-	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
+func (a *Allocator) Wait(ctx context.Context, command string, queued func()) (*CommandLease, error) {
+	return a.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		got, err := c.claimNow(ctx)
 		var refusal *job.Refusal
 		if errors.As(err, &refusal) {
@@ -154,72 +154,72 @@ func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*C
 }
 
 // takeSeat asks, and gets everything ready for the command.
-func (d *Allocator) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*CommandLease, error) {
-	if d.spec.CPU {
-		return d.cpuSeat("")
+func (a *Allocator) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*CommandLease, error) {
+	if a.spec.CPU {
+		return a.cpuSeat("")
 	}
 
 	said := ""
-	host := *d.host
+	host := *a.host
 	host.Loud = func(text string) { said = text }
-	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
-	if refusal := unavailableRefusal(d.spec, err); refusal != nil {
+	q, err := a.newRequest(ctx, Subject{PID: os.Getpid(), Start: a.self.Start, Command: command})
+	if refusal := unavailableRefusal(a.spec, err); refusal != nil {
 		useCPU(&host, refusal)
-		return d.cpuSeat(said)
+		return a.cpuSeat(said)
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	got, err := claim(&claimer{host: &host, request: q, folder: d.folder, boot: d.boot})
+	got, err := claim(&claimer{host: &host, request: q, folder: a.folder, boot: a.boot})
 	if err != nil {
-		return nil, registry.NameLockHolder(d.host, d.folder, err)
+		return nil, registry.NameLockHolder(a.host, a.folder, err)
 	}
 	if got.Held == nil {
-		return d.cpuSeat(said)
+		return a.cpuSeat(said)
 	}
 
 	got.Unwatch()
-	vars, err := LeaseVariables(ctx, d.host, d.spec, got)
+	vars, err := LeaseVariables(ctx, a.host, a.spec, got)
 	if err != nil {
 		return nil, err
 	}
 
-	return &CommandLease{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.UnmaskedEnv().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
+	return &CommandLease{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: a.host.UnmaskedEnv().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: a, folder: a.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
 }
 
 // cpuSeat is the seat of a job without a device; said is why it fell back to that, "" where it asked for it.
-func (d *Allocator) cpuSeat(said string) (*CommandLease, error) {
-	vars := varsWithoutDevices(d.host, d.spec)
-	plan := job.Plan{Isolation: d.spec.Isolate}
-	wall, err := d.host.WallOf(plan, gpu.Machine{})
+func (a *Allocator) cpuSeat(said string) (*CommandLease, error) {
+	vars := varsWithoutDevices(a.host, a.spec)
+	plan := job.Plan{Isolation: a.spec.Isolate}
+	wall, err := a.host.WallOf(plan, gpu.Machine{})
 	if err != nil {
 		return nil, err
 	}
 
-	return &CommandLease{Plan: plan, Wall: wall, desk: d, vars: vars, Env: d.host.UnmaskedEnv().With(vars), Said: said}, nil
+	return &CommandLease{Plan: plan, Wall: wall, desk: a, vars: vars, Env: a.host.UnmaskedEnv().With(vars), Said: said}, nil
 }
 
 // newRequest reads the machine; the first time it also finds the folder.
-func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
-	if d.folder == nil {
-		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose, gpu.Query{What: WhatToRead(d.spec)})
+func (a *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
+	if a.folder == nil {
+		q, folder, boot, err := newRequest(ctx, a.host, a.spec, whose, gpu.Query{What: WhatToRead(a.spec)})
 		if err != nil {
 			return q, err
 		}
-		d.folder, d.boot = folder, boot
+		a.folder, a.boot = folder, boot
 
 		return q, err
 	}
 
-	rules, err := d.host.Rules()
+	rules, err := a.host.Rules()
 	if err != nil {
 		return nil, err
 	}
 
-	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.UnmaskedEnv(), since: d.folder.Generation(d.boot), rules: rules}
-	q.machine, q.partial, err = readFirst(ctx, d.host, gpu.Query{What: WhatToRead(d.spec)})
+	q = &request{host: a.host, subject: whose, spec: a.spec, env: a.host.UnmaskedEnv(), since: a.folder.Generation(a.boot), rules: rules}
+	q.machine, q.partial, err = readFirst(ctx, a.host, gpu.Query{What: WhatToRead(a.spec)})
 	q.readAt = time.Now()
 
 	return q, err
@@ -227,31 +227,31 @@ func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, 
 
 // Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is
 // measured (measure.GuardLease).
-func (s *CommandLease) Entrust(pid int) error {
-	if s.held == nil {
+func (c *CommandLease) Entrust(pid int) error {
+	if c.held == nil {
 		return nil
 	}
 
-	stat, err := s.desk.host.Proc.Stat(pid)
+	stat, err := c.desk.host.Proc.Stat(pid)
 	if err != nil {
 		return err
 	}
 
-	lease, err := s.folder.TransferLease(s.held.Lease, pid, stat.Start, s.desk.spec.TimeLimit())
-	s.held.Lease = lease
+	lease, err := c.folder.TransferLease(c.held.Lease, pid, stat.Start, c.desk.spec.TimeLimit())
+	c.held.Lease = lease
 	if err != nil {
 		return err
 	}
 
-	s.pidfd, err = launch.OpenPidfd(pid)
+	c.pidfd, err = launch.OpenPidfd(pid)
 	if err != nil {
 		return err
 	}
 
-	s.done, s.measured = make(chan struct{}), make(chan struct{})
+	c.done, c.measured = make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(s.measured)
-		measure.GuardLease(s.desk.host, int(s.pidfd.Fd()), s.folder, lease, s.done)
+		defer close(c.measured)
+		measure.GuardLease(c.desk.host, int(c.pidfd.Fd()), c.folder, lease, c.done)
 	}()
 
 	return nil
@@ -259,53 +259,53 @@ func (s *CommandLease) Entrust(pid int) error {
 
 // NoteEnd says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0
 // nothing. Call it before Release.
-func (s *CommandLease) NoteEnd(exit *int, signal string, peak gpu.Bytes) {
-	if s.held != nil {
-		s.held.Lease.Exit, s.held.Lease.Signal, s.held.Lease.Peak = exit, signal, peak
+func (c *CommandLease) NoteEnd(exit *int, signal string, peak gpu.Bytes) {
+	if c.held != nil {
+		c.held.Lease.Exit, c.held.Lease.Signal, c.held.Lease.Peak = exit, signal, peak
 	}
 }
 
 // MeasuredUse is what was measured of a lease of this command: of the one that it ended with.
-func (s *CommandLease) MeasuredUse(lease string) (used quota.Measured) {
-	if s.folder != nil {
-		used = s.desk.host.MeasuredUse(s.folder, lease, s.since)
+func (c *CommandLease) MeasuredUse(lease string) (used quota.Measured) {
+	if c.folder != nil {
+		used = c.desk.host.MeasuredUse(c.folder, lease, c.since)
 	}
 	return used
 }
 
 // Release frees the lease when the command is gone. If a process that it left behind still holds the lease, Release
 // records that.
-func (s *CommandLease) Release() error {
-	if s.held == nil {
+func (c *CommandLease) Release() error {
+	if c.held == nil {
 		return nil
 	}
 
-	defer s.folder.AnnounceEnd(s.held.Lease)()
+	defer c.folder.AnnounceEnd(c.held.Lease)()
 
 	// First: the measuring process must not delay it.
-	_ = s.held.Lock.Close()
-	if s.done != nil {
-		close(s.done)
+	_ = c.held.Lock.Close()
+	if c.done != nil {
+		close(c.done)
 
 		// It is measured as long as a process that was left behind has it.
 		go func() {
-			<-s.measured
-			_ = s.pidfd.Close()
+			<-c.measured
+			_ = c.pidfd.Close()
 		}()
 	}
 
-	gone, err := s.folder.EndIfUnheld(s.held.Lease, s.held.Lease.Boot)
+	gone, err := c.folder.EndIfUnheld(c.held.Lease, c.held.Lease.Boot)
 	if err != nil || gone {
 		return err
 	}
 
-	return registry.NoteHolders(s.desk.host.Proc, s.folder, s.held.Lease, os.Getpid())
+	return registry.NoteHolders(c.desk.host.Proc, c.folder, c.held.Lease, os.Getpid())
 }
 
 // TouchLease keeps the lease young where old files are swept.
-func (s *CommandLease) TouchLease() {
-	if s.held != nil {
-		s.folder.TouchLease(s.held.Lease)
+func (c *CommandLease) TouchLease() {
+	if c.held != nil {
+		c.folder.TouchLease(c.held.Lease)
 	}
 }
 
@@ -345,17 +345,17 @@ func EqualShare(ctx context.Context, host *machine.Host, spec job.Spec, n int) (
 }
 
 // FindFault is what was wrong with the machine while the command ran, "" when nothing says that anything was.
-func (s *CommandLease) FindFault(ctx context.Context) string {
-	if s.Lease == "" || !s.desk.host.IsHardware() {
+func (c *CommandLease) FindFault(ctx context.Context) string {
+	if c.Lease == "" || !c.desk.host.IsHardware() {
 		return ""
 	}
 
-	after, err := s.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
+	after, err := c.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error()
 	}
 
-	fault, _ := health.BlameDevices(s.machine, after, s.Plan.UUIDs(), s.since, time.Now())
+	fault, _ := health.BlameDevices(c.machine, after, c.Plan.UUIDs(), c.since, time.Now())
 
 	return fault
 }

@@ -99,8 +99,8 @@ func openTrace(host *machine.Host) (*decisionTrace, error) {
 }
 
 // addDecision collects a decision. The folder lock is held.
-func (c *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Refusal) {
-	if c == nil || l == nil {
+func (d *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Refusal) {
+	if d == nil || l == nil {
 		return
 	}
 
@@ -123,7 +123,7 @@ func (c *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Re
 		t.Given = plan.UUIDs()
 	}
 
-	c.decisions = append(c.decisions, t)
+	d.decisions = append(d.decisions, t)
 }
 
 // pipeWriteTimeout is how long a pipe may be full before its lines are lost.
@@ -131,30 +131,30 @@ const pipeWriteTimeout = 100 * time.Millisecond
 
 // writeDecisions appends the decisions and closes the file. What fails here is no fault of the claim, which has been
 // made.
-func (c *decisionTrace) writeDecisions() {
-	if c == nil {
+func (d *decisionTrace) writeDecisions() {
+	if d == nil {
 		return
 	}
-	defer c.file.Close() //nolint:errcheck // the write says it
+	defer d.file.Close() //nolint:errcheck // the write says it
 
 	// Files that are no pipe have none.
-	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout))
-	for i := range c.decisions {
-		err := c.writeDecision(i)
+	_ = d.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout))
+	for i := range d.decisions {
+		err := d.writeDecision(i)
 		if err != nil {
-			c.host.Say(fmt.Sprintf("the trace is not complete: %v; unset GPUARD_TRACE to do without", err))
+			d.host.Say(fmt.Sprintf("the trace is not complete: %v; unset GPUARD_TRACE to do without", err))
 			return
 		}
 	}
 }
 
-func (c *decisionTrace) writeDecision(i int) error {
-	data, err := json.Marshal(&c.decisions[i])
+func (d *decisionTrace) writeDecision(i int) error {
+	data, err := json.Marshal(&d.decisions[i])
 	if err != nil {
 		return err
 	}
 
-	_, err = c.file.Write(append(data, '\n'))
+	_, err = d.file.Write(append(data, '\n'))
 
 	return err
 }

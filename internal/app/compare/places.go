@@ -92,7 +92,7 @@ func nameArm(arm experiment.Arm, err error) error {
 }
 
 // findGPUs leases as many GPUs as the widest arm needs, which waits for them, and gives them back.
-func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
+func (e *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
 	widest, need := experiment.Arm(""), 1
 	for _, arm := range r.Arms {
 		if arm.Kind() != experiment.MIG && widest == "" {
@@ -111,12 +111,12 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 		}
 	}
 
-	desk, err := p.openAllocator(ctx, host, spec)
+	desk, err := e.openAllocator(ctx, host, spec)
 	if err != nil {
 		return nameArm(widest, err)
 	}
 
-	seat, err := desk.Wait(ctx, "compare", p.sayWaiting(host))
+	seat, err := desk.Wait(ctx, "compare", e.sayWaiting(host))
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -136,36 +136,36 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 			return exit.Usagef("cannot compare on %s: name whole GPUs in --device; slices have an arm of their own, mig", given.UUID)
 		}
 
-		p.devices = append(p.devices, *d)
-		whole, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
+		e.devices = append(e.devices, *d)
+		whole, err := e.openAllocator(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
 		if err != nil {
 			return err
 		}
 
-		p.whole = append(p.whole, whole)
+		e.whole = append(e.whole, whole)
 	}
 
 	return nil
 }
 
 // sayWaiting says once that a GPU is waited for.
-func (p *experimentDevices) sayWaiting(host *machine.Host) func() {
+func (e *experimentDevices) sayWaiting(host *machine.Host) func() {
 	return func() { host.Say("waiting for the GPUs, which are in use; gpuard queue shows the line") }
 }
 
 // openAllocator is where leases come from; all are of one folder.
-func (p *experimentDevices) openAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (d *claim.Allocator, err error) {
-	if p.first != nil {
-		return p.first.For(ctx, host, spec)
+func (e *experimentDevices) openAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (d *claim.Allocator, err error) {
+	if e.first != nil {
+		return e.first.For(ctx, host, spec)
 	}
-	p.first, err = claim.OpenAllocator(ctx, host, spec)
-	return p.first, err
+	e.first, err = claim.OpenAllocator(ctx, host, spec)
+	return e.first, err
 }
 
 // findShares gives each command an equal part of the memory of each GPU.
-func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
-	for i := range p.devices {
-		on := job.Spec{Devices: []string{string(p.devices[i].UUID)}}
+func (e *experimentDevices) findShares(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
+	for i := range e.devices {
+		on := job.Spec{Devices: []string{string(e.devices[i].UUID)}}
 		size, err := claim.EqualShare(ctx, host, on, commands)
 		if err != nil {
 			return err
@@ -173,19 +173,19 @@ func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, 
 
 		spec := shareSpec(arm, size)
 		spec.GPUs, spec.Devices = 0, on.Devices
-		desk, err := p.openAllocator(ctx, host, spec)
+		desk, err := e.openAllocator(ctx, host, spec)
 		if err != nil {
 			return err
 		}
 
-		p.shared[arm] = append(p.shared[arm], desk)
+		e.shared[arm] = append(e.shared[arm], desk)
 	}
 	return nil
 }
 
 // findSlices finds a GPU with as many slices as there are commands: of the profile of the arm, else of the one with the
 // most memory.
-func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
+func (e *experimentDevices) findSlices(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
 	found, err := host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return err
@@ -216,11 +216,11 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 	}
 
 	for _, slice := range best {
-		desk, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
+		desk, err := e.openAllocator(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
 		if err != nil {
 			return nameArm(arm, err)
 		}
-		p.slices[arm] = append(p.slices[arm], desk)
+		e.slices[arm] = append(e.slices[arm], desk)
 	}
 
 	return nil
@@ -248,25 +248,25 @@ type turnStep struct {
 }
 
 // turnSteps are the parts of a turn, one after the other.
-func (p *experimentDevices) turnSteps(t experiment.Turn) []turnStep {
+func (e *experimentDevices) turnSteps(t experiment.Turn) []turnStep {
 	on := func(desks []*claim.Allocator, i int) *claim.Allocator { return desks[i%len(desks)] }
 	all := turnStep{commands: t.Places}
 	switch t.Arm.Kind() {
 	case experiment.Alone:
 		var list []turnStep
 		for i, c := range t.Places {
-			list = append(list, turnStep{[]int{c}, []*claim.Allocator{on(p.whole, i)}})
+			list = append(list, turnStep{[]int{c}, []*claim.Allocator{on(e.whole, i)}})
 		}
 		return list
 	case experiment.Together:
-		all.desks = []*claim.Allocator{on(p.whole, t.Places[0])}
+		all.desks = []*claim.Allocator{on(e.whole, t.Places[0])}
 	case experiment.Apart:
-		all.desks = p.whole[:len(t.Places)]
+		all.desks = e.whole[:len(t.Places)]
 	case experiment.MIG:
-		all.desks = p.slices[t.Arm]
+		all.desks = e.slices[t.Arm]
 	default:
 		for range t.Places {
-			all.desks = append(all.desks, on(p.shared[t.Arm], t.Places[0]))
+			all.desks = append(all.desks, on(e.shared[t.Arm], t.Places[0]))
 		}
 	}
 

@@ -40,36 +40,36 @@ type awaitedChildren struct {
 	pids map[int]bool
 }
 
-func (c *awaitedChildren) isAwaited(pid int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pids[pid]
+func (a *awaitedChildren) isAwaited(pid int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pids[pid]
 }
 
 // startProcess starts a command; nothing else may reap it from then on.
-func (c *awaitedChildren) startProcess(command batch.Command, null *os.File) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (a *awaitedChildren) startProcess(command batch.Command, null *os.File) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	pid, err := batch.StartCommand(command, null)
 	if err != nil {
 		return pid, err
 	}
 
-	if c.pids == nil {
-		c.pids = map[int]bool{}
+	if a.pids == nil {
+		a.pids = map[int]bool{}
 	}
 
-	c.pids[pid] = true
+	a.pids[pid] = true
 
 	return pid, err
 }
 
 // reapProcess reaps it.
-func (c *awaitedChildren) reapProcess(pid int) {
+func (a *awaitedChildren) reapProcess(pid int) {
 	batch.ReapChild(pid)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.pids, pid)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.pids, pid)
 }
 
 // runningStep is one step while it runs.
@@ -138,54 +138,54 @@ func (x *experimentRun) runTurn(ctx context.Context, t experiment.Turn) (*experi
 }
 
 // runStep leases for a step, runs it, and notes what was measured.
-func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
-	defer func() { err = cmp.Or(err, releaseLeases(s.seats)) }()
+func (r *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
+	defer func() { err = cmp.Or(err, releaseLeases(r.seats)) }()
 
-	s.seats, err = s.takeLeases(ctx, what)
+	r.seats, err = r.takeLeases(ctx, what)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
 
-	for _, seat := range s.seats {
+	for _, seat := range r.seats {
 		for _, d := range seat.Plan.Devices {
-			if id := string(d.UUID); !slices.Contains(s.run.Devices, id) {
-				s.run.Devices = append(s.run.Devices, id)
+			if id := string(d.UUID); !slices.Contains(r.run.Devices, id) {
+				r.run.Devices = append(r.run.Devices, id)
 			}
 		}
 	}
 
-	s.shared = len(what.desks) < len(what.commands)
-	s.startClock()
+	r.shared = len(what.desks) < len(what.commands)
+	r.startClock()
 
 	for i, c := range what.commands {
-		err = s.startMember(c, s.seats[min(i, len(s.seats)-1)])
+		err = r.startMember(c, r.seats[min(i, len(r.seats)-1)])
 		if err != nil {
 			break
 		}
 	}
 
-	if err == nil && s.request.Load != "" {
-		s.startClock()
-		for _, m := range s.members {
-			err = s.startLoad(m)
+	if err == nil && r.request.Load != "" {
+		r.startClock()
+		for _, m := range r.members {
+			err = r.startLoad(m)
 			if err != nil {
 				break
 			}
 		}
 	}
 
-	interrupted := s.awaitMembers(ctx, err != nil)
-	if kerr := s.tree.Kill(job.KillGrace); kerr != nil {
+	interrupted := r.awaitMembers(ctx, err != nil)
+	if kerr := r.tree.Kill(job.KillGrace); kerr != nil {
 		// What commands leave behind would disturb the next run.
-		s.host.Say(kerr.Error())
+		r.host.Say(kerr.Error())
 	}
 
-	s.recordStep()
+	r.recordStep()
 
-	for _, m := range s.members {
+	for _, m := range r.members {
 		for _, pid := range m.pids {
 			if pid != 0 {
-				s.crew.reapProcess(pid)
+				r.crew.reapProcess(pid)
 			}
 		}
 	}
@@ -195,11 +195,11 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 
 // takeLeases leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held
 // one each would wait for each other for ever.
-func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*claim.CommandLease, err error) {
-	name := s.leaseName(what)
+func (r *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*claim.CommandLease, err error) {
+	name := r.leaseName(what)
 	for first := 0; ; {
 		seats = make([]*claim.CommandLease, len(what.desks))
-		seats[first], err = what.desks[first].Wait(ctx, name, s.sayWaiting(s.host))
+		seats[first], err = what.desks[first].Wait(ctx, name, r.sayWaiting(r.host))
 		if err != nil {
 			return nil, err
 		}
@@ -245,30 +245,30 @@ func releaseLeases(seats []*claim.CommandLease) (err error) {
 }
 
 // startClock is when measuring begins.
-func (s *runningStep) startClock() {
-	s.began = time.Now()
-	s.sampled = s.began
+func (r *runningStep) startClock() {
+	r.began = time.Now()
+	r.sampled = r.began
 }
 
 // leaseName is what the leases of a step are called.
-func (s *runningStep) leaseName(what turnStep) string {
+func (r *runningStep) leaseName(what turnStep) string {
 	var names []string
 	for _, c := range what.commands {
-		names = append(names, machine.BaseName(s.request.Commands[c].Argv))
+		names = append(names, machine.BaseName(r.request.Commands[c].Argv))
 	}
 	return strings.Join(names, "+")
 }
 
 // startMember starts a command on a seat.
-func (s *runningStep) startMember(c int, seat *claim.CommandLease) error {
-	m, command := &stepCommand{command: c, seat: seat}, s.request.Commands[c]
+func (r *runningStep) startMember(c int, seat *claim.CommandLease) error {
+	m, command := &stepCommand{command: c, seat: seat}, r.request.Commands[c]
 	env := visible.Env(seat.Env).With(command.Env)
-	if err := s.launchProcess(m, ownProcess, batch.Command{Path: s.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
+	if err := r.launchProcess(m, ownProcess, batch.Command{Path: r.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
 		return err
 	}
 
-	s.members = append(s.members, m)
-	if s.shared {
+	r.members = append(r.members, m)
+	if r.shared {
 		// The lease stays this process's.
 		return nil
 	}
@@ -277,15 +277,15 @@ func (s *runningStep) startMember(c int, seat *claim.CommandLease) error {
 }
 
 // startLoad starts what uses a command while it runs. It has no device.
-func (s *runningStep) startLoad(m *stepCommand) error {
-	env := visible.Env(claim.EnvWithoutDevices(s.host, job.Spec{CPU: true})).With([]visible.Var{{Name: loadVariable, Value: s.request.Commands[m.command].Name}})
-	return s.launchProcess(m, loadProcess, batch.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", s.request.Load}, Env: env})
+func (r *runningStep) startLoad(m *stepCommand) error {
+	env := visible.Env(claim.EnvWithoutDevices(r.host, job.Spec{CPU: true})).With([]visible.Var{{Name: loadVariable, Value: r.request.Commands[m.command].Name}})
+	return r.launchProcess(m, loadProcess, batch.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", r.request.Load}, Env: env})
 }
 
 // launchProcess starts one process of a member, with its output in a file.
-func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Command) (err error) {
-	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, experiment.CommandLetter(m.command), []string{"", "-load"}[who])
-	m.logs[who] = filepath.Join(s.output, name)
+func (r *runningStep) launchProcess(m *stepCommand, who int, command batch.Command) (err error) {
+	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(r.run.Arm), ":", "-"), r.run.Round, experiment.CommandLetter(m.command), []string{"", "-load"}[who])
+	m.logs[who] = filepath.Join(r.output, name)
 	command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
@@ -293,7 +293,7 @@ func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Comma
 
 	defer command.Log.Close() //nolint:errcheck // the command has its own
 	m.began = time.Now()
-	m.pids[who], err = s.crew.startProcess(command, s.null)
+	m.pids[who], err = r.crew.startProcess(command, r.null)
 	if err != nil {
 		_ = os.Remove(m.logs[who])
 		return fmt.Errorf("cannot run %q: %w", command.Argv[0], err)
@@ -304,9 +304,9 @@ func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Comma
 
 // awaitMembers waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are
 // ended; at once where one could not be started.
-func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interrupted error) {
+func (r *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interrupted error) {
 	ended, left := make(chan processExit), 0
-	for _, m := range s.members {
+	for _, m := range r.members {
 		for who, pid := range m.pids {
 			if pid != 0 {
 				left++
@@ -318,12 +318,12 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 		}
 	}
 
-	tick := time.NewTicker(cmp.Or(s.host.Times.Sample, sampleEvery))
+	tick := time.NewTicker(cmp.Or(r.host.Times.Sample, sampleEvery))
 	defer tick.Stop()
 	var kill <-chan time.Time
 	stop := func() {
 		if kill == nil {
-			s.tree.SignalAll("SIGTERM")
+			r.tree.SignalAll("SIGTERM")
 			kill = time.After(killGrace)
 		}
 	}
@@ -337,19 +337,19 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 		select {
 		case e := <-ended:
 			left--
-			if s.recordEnd(e, kill != nil) {
+			if r.recordEnd(e, kill != nil) {
 				stop()
 			}
 		case <-tick.C:
-			s.sampleDevices(ctx)
-			s.showProgress(s.run.Arm, time.Since(s.began))
+			r.sampleDevices(ctx)
+			r.showProgress(r.run.Arm, time.Since(r.began))
 		case <-over:
 			interrupted, over = ctx.Err(), nil
 			stop()
 		case <-kill:
-			_ = s.tree.Kill(job.KillGrace)
-		case <-s.again:
-			_ = s.tree.Kill(job.KillGrace)
+			_ = r.tree.Kill(job.KillGrace)
+		case <-r.again:
+			_ = r.tree.Kill(job.KillGrace)
 		}
 	}
 
@@ -358,8 +358,8 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 
 // recordEnd notes the end of a process. The answer is whether the others are to end too: the run has failed, or all
 // load is done.
-func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
-	m, served := e.of, s.request.Load != ""
+func (r *runningStep) recordEnd(e processExit, stopping bool) bool {
+	m, served := e.of, r.request.Load != ""
 	if !m.ended.IsZero() {
 		// A command whose load is done, or a load whose command has ended.
 		return false
@@ -385,8 +385,8 @@ func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 
 	if how != "" && !stopping {
 		m.failed = true
-		s.run.Problem = fmt.Sprintf("%s %s; its output: %s", what, how, m.logs[e.who])
+		r.run.Problem = fmt.Sprintf("%s %s; its output: %s", what, how, m.logs[e.who])
 	}
 
-	return how != "" || served && !slices.ContainsFunc(s.members, func(m *stepCommand) bool { return m.ended.IsZero() })
+	return how != "" || served && !slices.ContainsFunc(r.members, func(m *stepCommand) bool { return m.ended.IsZero() })
 }

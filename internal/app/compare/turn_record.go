@@ -12,15 +12,15 @@ import (
 )
 
 // sampleDevices reads the devices of the run.
-func (s *runningStep) sampleDevices(ctx context.Context) {
-	m, partial, err := s.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
+func (r *runningStep) sampleDevices(ctx context.Context) {
+	m, partial, err := r.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
 	if err != nil || partial {
 		// The next reading stands for this time too.
 		return
 	}
 
 	var devices []gpu.Device
-	for _, seat := range s.seats {
+	for _, seat := range r.seats {
 		for _, given := range seat.Plan.Devices {
 			d, slice, ok := m.FindDevice(given.UUID)
 			if !ok {
@@ -44,17 +44,17 @@ func (s *runningStep) sampleDevices(ctx context.Context) {
 	}
 
 	now := time.Now()
-	s.meter.Add(now.Sub(s.sampled), devices)
-	s.sampled = now
+	r.meter.Add(now.Sub(r.sampled), devices)
+	r.sampled = now
 
-	for _, one := range s.members {
-		one.recordPeak(&m, s.host.Proc.ProcessTree(one.pids[ownProcess]))
+	for _, one := range r.members {
+		one.recordPeak(&m, r.host.Proc.ProcessTree(one.pids[ownProcess]))
 	}
 }
 
 // recordPeak notes the memory of the command's own processes on one device, where that is the most so far.
-func (m *stepCommand) recordPeak(machine *gpu.Machine, tree []int) {
-	for _, given := range m.seat.Plan.Devices {
+func (s *stepCommand) recordPeak(machine *gpu.Machine, tree []int) {
+	for _, given := range s.seat.Plan.Devices {
 		var sum *gpu.Bytes
 		for _, p := range machine.ProcessesOn(given.UUID) {
 			if p.Memory != nil && slices.Contains(tree, p.PID) {
@@ -64,41 +64,41 @@ func (m *stepCommand) recordPeak(machine *gpu.Machine, tree []int) {
 				*sum += *p.Memory
 			}
 		}
-		if sum != nil && (m.peak == nil || *m.peak < *sum) {
-			m.peak = sum
+		if sum != nil && (s.peak == nil || *s.peak < *sum) {
+			s.peak = sum
 		}
 	}
 }
 
 // recordStep adds to the run what was measured in this step.
-func (s *runningStep) recordStep() {
-	if len(s.members) == 0 {
+func (r *runningStep) recordStep() {
+	if len(r.members) == 0 {
 		return
 	}
 
 	// In which all run.
-	from, to := s.members[0].began, s.members[0].ended
+	from, to := r.members[0].began, r.members[0].ended
 	last := to
-	for _, m := range s.members[1:] {
+	for _, m := range r.members[1:] {
 		from, to, last = laterTime(from, m.began), earlierTime(to, m.ended), laterTime(last, m.ended)
 	}
 
-	s.run.Seconds += last.Sub(s.members[0].began).Seconds()
-	s.meter.Rest(last.Sub(s.sampled))
+	r.run.Seconds += last.Sub(r.members[0].began).Seconds()
+	r.meter.Rest(last.Sub(r.sampled))
 
-	for _, m := range s.members {
-		out := &s.run.Commands[m.command]
+	for _, m := range r.members {
+		out := &r.run.Commands[m.command]
 		out.Seconds, out.Memory, out.Signal = m.ended.Sub(m.began).Seconds(), m.peak, m.how.Signal
 		if m.how.Signal == "" && m.how.Code >= 0 {
 			out.Exit = &m.how.Code
 		}
 
-		if len(s.members) > 1 && out.Seconds > 0 {
+		if len(r.members) > 1 && out.Seconds > 0 {
 			out.Company = new(max(0, to.Sub(from).Seconds()) / out.Seconds)
 		}
 
 		m.seat.NoteEnd(out.Exit, out.Signal, peakOf(m))
-		s.readOutput(m, out)
+		r.readOutput(m, out)
 	}
 }
 
@@ -124,13 +124,13 @@ func earlierTime(a, b time.Time) time.Time {
 }
 
 // readOutput finds the metrics in what a command printed, which is only kept where the run has failed.
-func (s *runningStep) readOutput(m *stepCommand, out *experiment.Outcome) {
-	if len(s.request.Metrics) > 0 {
+func (r *runningStep) readOutput(m *stepCommand, out *experiment.Outcome) {
+	if len(r.request.Metrics) > 0 {
 		text := readTail(m.logs[ownProcess])
 		if m.logs[loadProcess] != "" {
 			text = readTail(m.logs[loadProcess])
 		}
-		out.ReadMetrics(s.request.Metrics, text)
+		out.ReadMetrics(r.request.Metrics, text)
 	}
 	if !m.failed {
 		_ = os.Remove(m.logs[ownProcess])

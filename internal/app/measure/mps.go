@@ -30,8 +30,8 @@ type mpsSight struct {
 }
 
 // quotaLevel is what the lease may say of itself.
-func (r *mpsState) quotaLevel() job.Quota {
-	if r.missed {
+func (m *mpsState) quotaLevel() job.Quota {
+	if m.missed {
 		return job.Watch
 	}
 	return job.MPS

@@ -103,8 +103,8 @@ type clusterView struct {
 }
 
 // findJob finds the Job and its pods.
-func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
-	i := slices.IndexFunc(v.jobs, func(j kubernetes.Job) bool {
+func (c *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
+	i := slices.IndexFunc(c.jobs, func(j kubernetes.Job) bool {
 		if a.ID != "" {
 			return j.Meta.Name == baseID(a.ID)
 		}
@@ -118,25 +118,25 @@ func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
 	}
 
 	var own []kubernetes.Pod
-	for _, p := range v.pods {
-		if p.Meta.Labels["batch.kubernetes.io/job-name"] == v.jobs[i].Meta.Name {
+	for _, p := range c.pods {
+		if p.Meta.Labels["batch.kubernetes.io/job-name"] == c.jobs[i].Meta.Name {
 			own = append(own, p)
 		}
 	}
 
-	return &v.jobs[i], own
+	return &c.jobs[i], own
 }
 
 // hasSilentJob reports whether a job has no pod: then only events say why.
-func (v *clusterView) hasSilentJob(jobs []AskedJob, list []int) bool {
+func (c *clusterView) hasSilentJob(jobs []AskedJob, list []int) bool {
 	return slices.ContainsFunc(list, func(i int) bool {
-		j, own := v.findJob(jobs[i])
+		j, own := c.findJob(jobs[i])
 		return j != nil && len(own) == 0
 	})
 }
 
-func (v *clusterView) jobReport(a AskedJob) ReportedJob {
-	j, own := v.findJob(a)
+func (c *clusterView) jobReport(a AskedJob) ReportedJob {
+	j, own := c.findJob(a)
 	switch {
 	case j == nil && a.ID == "" && time.Since(a.Submitted) < maxTimeWithoutID:
 		a.State, a.Why = batchlog.Queued, "it is being handed in"
@@ -147,12 +147,12 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 		return lostJob(a.Away, "the cluster has no Job %s any more: somebody has deleted it, or its time there is over", baseID(a.ID))
 	}
 
-	events := slices.DeleteFunc(slices.Clone(v.events), func(e kubernetes.Event) bool { return e.About.Name != j.Meta.Name })
+	events := slices.DeleteFunc(slices.Clone(c.events), func(e kubernetes.Event) bool { return e.About.Name != j.Meta.Name })
 	var p kubernetes.Progress
 	if task, err := strconv.Atoi(a.Task); err == nil {
-		p = kubernetes.TaskProgress(j, task, own, events, v.nodes)
+		p = kubernetes.TaskProgress(j, task, own, events, c.nodes)
 	} else {
-		p = kubernetes.JobProgress(j, own, events, v.nodes)
+		p = kubernetes.JobProgress(j, own, events, c.nodes)
 	}
 
 	t := ReportedJob{Away: a.Away, Ended: p.Ended}

@@ -26,31 +26,31 @@ type condaHook struct {
 
 // commandWords are those of the command that chooses, behind the program's name. mode is what they have beside the
 // choice.
-func (h condaHook) commandWords(fish bool, mode ...string) []string {
+func (c condaHook) commandWords(fish bool, mode ...string) []string {
 	command := []string{"env"}
 	switch {
-	case h.lease && fish:
+	case c.lease && fish:
 		command = []string{"reserve", "--shell=fish"}
-	case h.lease:
+	case c.lease:
 		command = []string{"reserve", "--shell"}
 	case fish:
 		mode = append(mode, "--format", "fish")
 	}
-	return slices.Concat(command, h.flags, mode, []string{"--save", h.id})
+	return slices.Concat(command, c.flags, mode, []string{"--save", c.id})
 }
 
 // choiceCode is the command that chooses: another one where a person can be asked.
-func (h condaHook) choiceCode(line func(words ...string) string, fish bool) string {
+func (c condaHook) choiceCode(line func(words ...string) string, fish bool) string {
 	var mode []string
-	if h.lease {
+	if c.lease {
 		mode = []string{"--no-wait"}
 	}
 
-	usual, asked := line(h.commandWords(fish, mode...)...), line(h.commandWords(fish, "--ask")...)
+	usual, asked := line(c.commandWords(fish, mode...)...), line(c.commandWords(fish, "--ask")...)
 	switch {
-	case h.ask && fish:
+	case c.ask && fish:
 		return "if status is-interactive; " + asked + "; else; " + usual + "; end"
-	case h.ask:
+	case c.ask:
 		return `case $- in *i*) _gpuard="$(` + asked + `)" ;; *) _gpuard="$(` + usual + `)" ;; esac`
 	case fish:
 		return usual
@@ -60,22 +60,22 @@ func (h condaHook) choiceCode(line func(words ...string) string, fish bool) stri
 }
 
 // retryMessage is what is said where the choice cannot be had.
-func (h condaHook) retryMessage(fish bool) string {
+func (c condaHook) retryMessage(fish bool) string {
 	var mode []string
-	if h.ask {
+	if c.ask {
 		mode = []string{"--ask"}
 	}
 
-	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.JoinQuoted(shellquote.Sh, h.commandWords(false, mode...)...))
+	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.JoinQuoted(shellquote.Sh, c.commandWords(false, mode...)...))
 	if fish {
-		line = fmt.Sprintf(`gpuard %s | source`, shellquote.JoinQuoted(shellquote.Fish, h.commandWords(true, mode...)...))
+		line = fmt.Sprintf(`gpuard %s | source`, shellquote.JoinQuoted(shellquote.Fish, c.commandWords(true, mode...)...))
 	}
 
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
 
-func (h condaHook) lostMessage() string {
-	return "gpuard: " + prose.Clean(h.program) + " cannot be used, so this environment sees NO GPU; install gpuard again, or take this away: gpuard setup conda --remove"
+func (c condaHook) lostMessage() string {
+	return "gpuard: " + prose.Clean(c.program) + " cannot be used, so this environment sees NO GPU; install gpuard again, or take this away: gpuard setup conda --remove"
 }
 
 // hidingVars is what hides every GPU: settings, as NAME=VALUE, and variables that go.
@@ -92,14 +92,14 @@ func hidingVars() (set, unset []string) {
 
 // hookText is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names
 // begin with @WAS@.
-func (h condaHook) hookText(name string) string {
+func (c condaHook) hookText(name string) string {
 	how, format, fish := shellquote.Sh, []string(nil), strings.HasSuffix(name, ".fish")
 	if fish {
 		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
 
 	line := func(words ...string) string {
-		return shellquote.JoinQuoted(how, slices.Concat([]string{h.program}, words)...)
+		return shellquote.JoinQuoted(how, slices.Concat([]string{c.program}, words)...)
 	}
 
 	env := func(flags ...string) string { return line(slices.Concat([]string{"env"}, flags, format)...) }
@@ -111,8 +111,8 @@ func (h condaHook) hookText(name string) string {
 	}
 
 	return strings.NewReplacer(
-		"@PROGRAM@", how(h.program), "@CHOICE@", h.choiceCode(line, fish), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
-		"@AGAIN@", how(h.retryMessage(fish)), "@LOST@", how(h.lostMessage()), "@WAS@", "GPUARD_WAS_"+edit.TextSum(h.id),
+		"@PROGRAM@", how(c.program), "@CHOICE@", c.choiceCode(line, fish), "@NONE@", env("--cpu", "--save", c.id), "@RESTORE@", env("--restore", c.id),
+		"@AGAIN@", how(c.retryMessage(fish)), "@LOST@", how(c.lostMessage()), "@WAS@", "GPUARD_WAS_"+edit.TextSum(c.id),
 		"@NAMES@", names, "@SET@", shellquote.JoinQuoted(how, set...), "@UNSET@", strings.Join(unset, " "),
 	).Replace(shellText(name))
 }

@@ -47,8 +47,8 @@ const (
 )
 
 // Over reports whether the engine has ended it.
-func (s EngineState) Over() bool {
-	return s == Finished || s == Broken || s == Ended || s == Unknown || s == Refused
+func (e EngineState) Over() bool {
+	return e == Finished || e == Broken || e == Ended || e == Unknown || e == Refused
 }
 
 // applyEngineReport takes what an engine said. Several processes may ask at the same time; the first end that is

@@ -84,26 +84,26 @@ func textOr(a, b any) string {
 }
 
 // addSetting notes a setting, of which there may be several.
-func (s *grants) addSetting(option string, value any) {
+func (g *grants) addSetting(option string, value any) {
 	switch value := value.(type) {
 	case nil:
 	case []any, mapping:
 		for _, one := range keysOf(value) {
-			s.settings = append(s.settings, [2]string{option, one})
+			g.settings = append(g.settings, [2]string{option, one})
 		}
 	default:
-		s.settings = append(s.settings, [2]string{option, fmt.Sprint(value)})
+		g.settings = append(g.settings, [2]string{option, fmt.Sprint(value)})
 	}
 }
 
-func (s *grants) addSource(one source) {
+func (g *grants) addSource(one source) {
 	if one.name != "" && !strings.Contains(one.name, "$") {
-		s.shown = append(s.shown, one)
+		g.shown = append(g.shown, one)
 	}
 }
 
 // addVolume reads an entry of volumes, in either form.
-func (s *grants) addVolume(project mapping, entry any) {
+func (g *grants) addVolume(project mapping, entry any) {
 	var sources []source
 	why := ""
 	if text, short := entry.(string); short {
@@ -129,7 +129,7 @@ func (s *grants) addVolume(project mapping, entry any) {
 	}
 
 	if why != "" {
-		s.wrong = "of its volumes: " + why
+		g.wrong = "of its volumes: " + why
 	}
 
 	for _, one := range sources {
@@ -138,7 +138,7 @@ func (s *grants) addVolume(project mapping, entry any) {
 			for key, value := range asMapping(volume["driver_opts"]) {
 				for _, file := range driverPaths(fmt.Sprintf("%s=%v", key, value)) {
 					file.only = one.only
-					s.addSource(file)
+					g.addSource(file)
 				}
 			}
 			if name, _ := volume["name"].(string); name != "" {
@@ -146,21 +146,21 @@ func (s *grants) addVolume(project mapping, entry any) {
 				one.name = name
 			}
 		}
-		s.addSource(one)
+		g.addSource(one)
 	}
 }
 
 // addFrom reads an entry of volumes_from: a service of the project, or container:NAME.
-func (s *grants) addFrom(project mapping, entry string) {
+func (g *grants) addFrom(project mapping, entry string) {
 	name, of, _ := strings.Cut(entry, ":")
 	if name == "container" {
 		name, _, _ = strings.Cut(of, ":")
-		s.addSource(source{kind: "container", name: name})
+		g.addSource(source{kind: "container", name: name})
 		return
 	}
 
 	for _, volume := range asList(asMapping(asMapping(project["services"])[name])["volumes"]) {
-		s.addVolume(project, volume)
+		g.addVolume(project, volume)
 	}
 }
 

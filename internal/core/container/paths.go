@@ -43,27 +43,27 @@ type source struct {
 }
 
 // addSource notes what has to be looked up of a source.
-func (a *Lookups) addSource(s source) {
+func (l *Lookups) addSource(s source) {
 	if s.name == "" {
 		return
 	}
 	switch s.kind {
 	case "path":
-		a.Paths = append(a.Paths, s.name)
+		l.Paths = append(l.Paths, s.name)
 	case "pattern":
-		a.Patterns = append(a.Patterns, s.name)
+		l.Patterns = append(l.Patterns, s.name)
 	case "volume":
-		a.Volumes = append(a.Volumes, s.name)
+		l.Volumes = append(l.Volumes, s.name)
 	case "container":
-		a.Containers = append(a.Containers, s.name)
+		l.Containers = append(l.Containers, s.name)
 	case "pod":
-		a.Pods = append(a.Pods, s.name)
+		l.Pods = append(l.Pods, s.name)
 	}
 }
 
 // Join is what has to be looked up for two.
-func (a Lookups) Join(b Lookups) Lookups {
-	return Lookups{slices.Concat(a.Paths, b.Paths), slices.Concat(a.Patterns, b.Patterns), slices.Concat(a.Volumes, b.Volumes), slices.Concat(a.Containers, b.Containers), slices.Concat(a.Pods, b.Pods)}
+func (l Lookups) Join(b Lookups) Lookups {
+	return Lookups{slices.Concat(l.Paths, b.Paths), slices.Concat(l.Patterns, b.Patterns), slices.Concat(l.Volumes, b.Volumes), slices.Concat(l.Containers, b.Containers), slices.Concat(l.Pods, b.Pods)}
 }
 
 // judgeSource is why a container must not be shown a source; "" it may.

@@ -41,10 +41,10 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 }
 
 // typedText is the option as it was typed, without the letters before it.
-func (o engineOption) typedText() string {
-	text := strings.Join(o.words, " ")
-	if o.lead != "" {
-		text = strings.TrimSpace("-" + strings.TrimPrefix(text, o.lead))
+func (e engineOption) typedText() string {
+	text := strings.Join(e.words, " ")
+	if e.lead != "" {
+		text = strings.TrimSpace("-" + strings.TrimPrefix(text, e.lead))
 	}
 	return text
 }

@@ -50,35 +50,35 @@ type rawBytes struct {
 }
 
 // MarshalJSON keeps every byte.
-func (v savedValue) MarshalJSON() ([]byte, error) {
+func (s savedValue) MarshalJSON() ([]byte, error) {
 	switch {
-	case !v.set:
+	case !s.set:
 		return []byte("null"), nil
-	case !utf8.ValidString(v.text):
-		return json.Marshal(rawBytes{[]byte(v.text)})
+	case !utf8.ValidString(s.text):
+		return json.Marshal(rawBytes{[]byte(s.text)})
 	}
-	return json.Marshal(v.text)
+	return json.Marshal(s.text)
 }
 
 // UnmarshalJSON rejects values that no environment can hold.
-func (v *savedValue) UnmarshalJSON(data []byte) error {
-	*v = savedValue{}
+func (s *savedValue) UnmarshalJSON(data []byte) error {
+	*s = savedValue{}
 	if string(data) == "null" {
 		return nil
 	}
 
-	v.set = true
+	s.set = true
 	if data[0] == '{' {
 		var b rawBytes
 		if err := json.Unmarshal(data, &b); err != nil {
 			return err
 		}
-		v.text = string(b.Bytes)
-	} else if err := json.Unmarshal(data, &v.text); err != nil {
+		s.text = string(b.Bytes)
+	} else if err := json.Unmarshal(data, &s.text); err != nil {
 		return err
 	}
 
-	if strings.ContainsRune(v.text, 0) {
+	if strings.ContainsRune(s.text, 0) {
 		return fmt.Errorf("a value has a zero byte")
 	}
 

@@ -81,23 +81,23 @@ type spotsFinder struct {
 }
 
 // deviceText is how people call it.
-func (d spotsFinder) deviceText() string {
-	if d.Profile != "" {
-		return fmt.Sprintf("GPU %d:%d", d.index, d.Index)
+func (s spotsFinder) deviceText() string {
+	if s.Profile != "" {
+		return fmt.Sprintf("GPU %d:%d", s.index, s.Index)
 	}
-	return fmt.Sprintf("GPU %d", d.index)
+	return fmt.Sprintf("GPU %d", s.index)
 }
 
 // unleasedUse is that the device is in use without a lease, in the words of status.
-func (d spotsFinder) unleasedUse() Finding {
-	why := cmp.Or(d.Discreet, d.Reason, "in use without a lease")
+func (s spotsFinder) unleasedUse() Finding {
+	why := cmp.Or(s.Discreet, s.Reason, "in use without a lease")
 	if who, cut := strings.CutPrefix(why, "in use by "); cut {
 		why = "in use without a lease by " + who
 	}
 
-	f := Finding{Key: Unleased, Place: d.place, Seen: d.deviceText() + ": " + why}
-	for i := range d.Processes {
-		p := &d.Processes[i]
+	f := Finding{Key: Unleased, Place: s.place, Seen: s.deviceText() + ": " + why}
+	for i := range s.Processes {
+		p := &s.Processes[i]
 		if !p.Foreign || p.Display || p.Ended {
 			continue
 		}
@@ -115,7 +115,7 @@ func (d spotsFinder) unleasedUse() Finding {
 }
 
 // intruderFinding is a process on what others have leased.
-func (d spotsFinder) intruderFinding(p *status.Process, around []status.Lease) Finding {
+func (s spotsFinder) intruderFinding(p *status.Process, around []status.Lease) Finding {
 	var users []string
 	for i := range around {
 		users = append(users, around[i].User)
@@ -136,8 +136,8 @@ func (d spotsFinder) intruderFinding(p *status.Process, around []status.Lease) F
 		about = append(about, p.Memory.String())
 	}
 
-	f := Finding{Key: Intruder, Grave: true, Place: d.place, User: p.User, Since: p.Since,
-		Seen: fmt.Sprintf("%s, leased by %s: %s of %s has no lease", d.deviceText(), strings.Join(slices.Compact(users), ", "), process, p.User)}
+	f := Finding{Key: Intruder, Grave: true, Place: s.place, User: p.User, Since: p.Since,
+		Seen: fmt.Sprintf("%s, leased by %s: %s of %s has no lease", s.deviceText(), strings.Join(slices.Compact(users), ", "), process, p.User)}
 
 	if len(about) > 0 {
 		f.Seen += " (" + strings.Join(about, ", ") + ")"
@@ -153,15 +153,15 @@ func (d spotsFinder) intruderFinding(p *status.Process, around []status.Lease) F
 }
 
 // overshareFinding is a share that is exceeded.
-func (d spotsFinder) overshareFinding(l *status.Lease) Finding {
-	return Finding{Key: Over, Grave: true, Place: d.place, Lease: l.ID, User: l.User,
-		Seen: fmt.Sprintf("%s: %s of %s uses %s, and its share is %s", d.deviceText(), l.Command, l.User, l.Memory, l.Share),
+func (s spotsFinder) overshareFinding(l *status.Lease) Finding {
+	return Finding{Key: Over, Grave: true, Place: s.place, Lease: l.ID, User: l.User,
+		Seen: fmt.Sprintf("%s: %s of %s uses %s, and its share is %s", s.deviceText(), l.Command, l.User, l.Memory, l.Share),
 		Do:   option.Sprintf("ask %s to make it smaller, or to start it with a larger {share}", l.User)}
 }
 
 // keptLeaseFinding is a lease that lasts although its command has ended.
-func (d spotsFinder) keptLeaseFinding(l *status.Lease) Finding {
-	return Finding{Key: Kept, Place: d.place, Lease: l.ID, User: l.User, Seen: fmt.Sprintf("%s: the command of %s of %s has ended, and something holds its lease", d.deviceText(), l.Command, l.User),
+func (s spotsFinder) keptLeaseFinding(l *status.Lease) Finding {
+	return Finding{Key: Kept, Place: s.place, Lease: l.ID, User: l.User, Seen: fmt.Sprintf("%s: the command of %s of %s has ended, and something holds its lease", s.deviceText(), l.Command, l.User),
 		Do: cmp.Or(l.Remedy, option.Sprintf("{gpuard release} %s", l.ID))}
 }
 

@@ -99,19 +99,19 @@ type expectedRelease struct {
 }
 
 // freeAt is for a whole device, or for a share of it.
-func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
-	if p.Reason == "" {
+func (d deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
+	if d.Reason == "" {
 		return expectedRelease{at: now.UnixNano()}
 	}
-	if len(p.Leases) == 0 || p.Use == status.Draining {
+	if len(d.Leases) == 0 || d.Use == status.Draining {
 		return expectedRelease{at: queue.UnknownTime, stuck: true}
 	}
 
 	var ends []expectedRelease
 	var promised gpu.Bytes
 
-	for i := range p.Leases {
-		l := &p.Leases[i]
+	for i := range d.Leases {
+		l := &d.Leases[i]
 		promised += l.Share
 		at, guess, known := l.EndsAt(now)
 		r := expectedRelease{at: queue.UnknownTime, lease: l}
@@ -123,13 +123,13 @@ func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 	}
 
 	slices.SortStableFunc(ends, func(a, b expectedRelease) int { return cmp.Compare(a.at, b.at) })
-	if share <= 0 || p.Use != status.Shared || p.MemoryTotal == nil {
+	if share <= 0 || d.Use != status.Shared || d.MemoryTotal == nil {
 		return ends[len(ends)-1]
 	}
 
 	for _, r := range ends {
 		promised -= r.lease.Share
-		if promised+share <= *p.MemoryTotal {
+		if promised+share <= *d.MemoryTotal {
 			return r
 		}
 	}

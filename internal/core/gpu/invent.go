@@ -159,9 +159,9 @@ func parseKind(spec, part string) (int, model, []string, error) {
 }
 
 // parseLayout reads "1g.10gb*3,3g.40gb" and refuses more slices than the device has.
-func (k model) parseLayout(text string) ([]string, error) {
-	if k.vendor != NVIDIA || k.compute.Major < 8 || k.compute.Minor != 0 {
-		return nil, fmt.Errorf("a %s cannot be split into MIG devices: use A100-40GB, A100-80GB, H100, H200 or B200", k.word)
+func (m model) parseLayout(text string) ([]string, error) {
+	if m.vendor != NVIDIA || m.compute.Major < 8 || m.compute.Minor != 0 {
+		return nil, fmt.Errorf("a %s cannot be split into MIG devices: use A100-40GB, A100-80GB, H100, H200 or B200", m.word)
 	}
 
 	var out []string
@@ -187,8 +187,8 @@ func (k model) parseLayout(text string) ([]string, error) {
 		}
 	}
 
-	if units > 7 || room > k.memory+GiB {
-		return nil, fmt.Errorf("%q asks for more than the 7 compute slices and %v of a %s: leave some out", text, k.memory, k.word)
+	if units > 7 || room > m.memory+GiB {
+		return nil, fmt.Errorf("%q asks for more than the 7 compute slices and %v of a %s: leave some out", text, m.memory, m.word)
 	}
 
 	return out, nil
@@ -208,34 +208,34 @@ func sliceSize(profile string) (int, Bytes, bool) {
 }
 
 // newDevice makes device index of its vendor, at a position in the whole machine.
-func (k model) newDevice(index, place int) Device {
-	id := sha256.Sum256(fmt.Appendf(nil, "gpuard demo %s %d", k.name, index))
+func (m model) newDevice(index, place int) Device {
+	id := sha256.Sum256(fmt.Appendf(nil, "gpuard demo %s %d", m.name, index))
 	d := Device{
-		Index: index, Name: k.name, Vendor: k.vendor,
+		Index: index, Name: m.name, Vendor: m.vendor,
 		PCI:            fmt.Sprintf("0000:%02x:00.0", 7+3*place),
-		MemoryTotal:    new(k.memory),
+		MemoryTotal:    new(m.memory),
 		MemoryUsed:     new(Bytes(0)),
-		MemoryReserved: new(k.memory / 128 / MiB * MiB), // drivers keep somewhat less than one percent
+		MemoryReserved: new(m.memory / 128 / MiB * MiB), // drivers keep somewhat less than one percent
 		Utilization:    new(0.0),
 		Temperature:    new(30 + int(id[31])%6),
-		TempSlowdown:   new(k.slowdown),
-		Power:          new(float64(int(k.power * 0.12))),
-		PowerLimit:     new(k.power),
+		TempSlowdown:   new(m.slowdown),
+		Power:          new(float64(int(m.power * 0.12))),
+		PowerLimit:     new(m.power),
 		ClockSM:        new(210),
-		ClockSMMax:     new(k.clock),
+		ClockSMMax:     new(m.clock),
 		ClockEvents:    []string{},
 	}
 
-	if k.chip {
-		d.Integrated, d.MainMemory, d.MainAvailable = new(true), new(k.memory), new(k.memory-4*GiB)
+	if m.chip {
+		d.Integrated, d.MainMemory, d.MainAvailable = new(true), new(m.memory), new(m.memory-4*GiB)
 		d.MemoryTotal, d.MemoryUsed, d.MemoryReserved = nil, nil, nil
 	}
 
-	if k.server {
+	if m.server {
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = new(true), new(int64(0)), new(int64(0))
 	}
 
-	if k.vendor == AMD {
+	if m.vendor == AMD {
 		d.UUID = UUID(fmt.Sprintf("GPU-%x", id[:8]))
 		return d
 	}
@@ -243,12 +243,12 @@ func (k model) newDevice(index, place int) Device {
 	d.UUID = formatUUID("GPU-", id)
 	d.Minor = new(index)
 	d.RecoveryAction, d.ComputeMode = "none", "default"
-	d.Persistence, d.Compute = new(k.server), new(k.compute)
-	if k.server && k.compute.Major >= 8 {
+	d.Persistence, d.Compute = new(m.server), new(m.compute)
+	if m.server && m.compute.Major >= 8 {
 		d.RemappedRows = new(RemappedRows{})
 	}
 
-	if k.compute.Major >= 8 && k.compute.Minor == 0 {
+	if m.compute.Major >= 8 && m.compute.Minor == 0 {
 		d.MIGMode = new(false)
 	}
 

@@ -102,14 +102,14 @@ type fileWriter struct {
 }
 
 // writeKeys writes the keys of an object, after its opening bracket, and the closing one.
-func (w *fileWriter) writeKeys(object reflect.Value) error {
+func (f *fileWriter) writeKeys(object reflect.Value) error {
 	for _, k := range fileKeys(object.Type()) {
 		field := object.Field(k.field)
 		if !k.required && field.IsZero() {
 			continue
 		}
-		w.writeName(k.name)
-		if err := w.writeValue(field, k); err != nil {
+		f.writeName(k.name)
+		if err := f.writeValue(field, k); err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
 	}
@@ -117,68 +117,68 @@ func (w *fileWriter) writeKeys(object reflect.Value) error {
 	if extra := object.FieldByName("Extra"); extra.IsValid() {
 		kept := extra.Interface().(extraKeys)
 		for _, name := range slices.Sorted(maps.Keys(kept)) {
-			w.writeName(name)
-			if err := w.json.Encode(kept[name]); err != nil {
+			f.writeName(name)
+			if err := f.json.Encode(kept[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
 
-	w.text.WriteByte('}')
+	f.text.WriteByte('}')
 
 	return nil
 }
 
-func (w *fileWriter) writeName(name string) {
-	if !bytes.HasSuffix(w.text.Bytes(), []byte{'{'}) {
-		w.text.WriteByte(',')
+func (f *fileWriter) writeName(name string) {
+	if !bytes.HasSuffix(f.text.Bytes(), []byte{'{'}) {
+		f.text.WriteByte(',')
 	}
 
 	// A string has no error.
-	_ = w.json.Encode(name)
-	w.text.WriteByte(':')
+	_ = f.json.Encode(name)
+	f.text.WriteByte(':')
 }
 
-func (w *fileWriter) writeValue(v reflect.Value, k fileKey) error {
+func (f *fileWriter) writeValue(v reflect.Value, k fileKey) error {
 	v = reflect.Indirect(v)
 	if !v.IsValid() {
-		return w.json.Encode(nil)
+		return f.json.Encode(nil)
 	}
 
 	switch value := v.Interface().(type) {
 	case time.Time:
 		if value.IsZero() {
-			return w.json.Encode(nil)
+			return f.json.Encode(nil)
 		}
-		return w.json.Encode(value.UTC().Format(time.RFC3339Nano))
+		return f.json.Encode(value.UTC().Format(time.RFC3339Nano))
 	case Capability:
-		return w.json.Encode(value.String())
+		return f.json.Encode(value.String())
 	}
 
 	switch {
 	case v.Kind() == reflect.Struct:
-		w.text.WriteByte('{')
-		return w.writeKeys(v)
+		f.text.WriteByte('{')
+		return f.writeKeys(v)
 	case v.Kind() == reflect.Slice:
-		return w.writeList(v, k)
+		return f.writeList(v, k)
 	case v.Kind() == reflect.String && v.Len() == 0 && k.required:
-		return w.json.Encode(nil)
+		return f.json.Encode(nil)
 	}
 
-	return w.json.Encode(v.Interface())
+	return f.json.Encode(v.Interface())
 }
 
-func (w *fileWriter) writeList(list reflect.Value, k fileKey) error {
-	w.text.WriteByte('[')
+func (f *fileWriter) writeList(list reflect.Value, k fileKey) error {
+	f.text.WriteByte('[')
 	for i := range list.Len() {
 		if i > 0 {
-			w.text.WriteByte(',')
+			f.text.WriteByte(',')
 		}
-		if err := w.writeValue(list.Index(i), k); err != nil {
+		if err := f.writeValue(list.Index(i), k); err != nil {
 			return err
 		}
 	}
-	w.text.WriteByte(']')
+	f.text.WriteByte(']')
 
 	return nil
 }

@@ -110,38 +110,38 @@ func WhySpared(q Input, pid int) string {
 	return option.Expand("it is not in the list of {gpuard evict}")
 }
 
-func (q Input) processRow(d gpu.Device, p gpu.Process) (Row, bool) {
+func (i Input) processRow(d gpu.Device, p gpu.Process) (Row, bool) {
 	row := Row{
 		Index: d.Index, UUID: p.GPU, Vendor: d.Vendor, PID: p.PID, Start: p.Start, UID: p.UID, User: p.User, Memory: p.Memory,
-		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idleTime(q.Seen, p),
+		Lease: i.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idleTime(i.Seen, p),
 	}
 
-	screen := display.ScreenOf(d, q.Machine.ProcessesOn(d.UUID))
+	screen := display.ScreenOf(d, i.Machine.ProcessesOn(d.UUID))
 	row.Spared = screen.MayServe(p)
 	if !p.Started.IsZero() {
 		row.Since = new(p.Started)
 	}
 
 	switch {
-	case screen.Serves(p), p.PID == 0 && (q.Idle > 0 || q.Covered[d.UUID]):
+	case screen.Serves(p), p.PID == 0 && (i.Idle > 0 || i.Covered[d.UUID]):
 		return row, false
-	case q.Idle > 0:
-		return row, row.Idle != nil && *row.Idle >= q.Idle
+	case i.Idle > 0:
+		return row, row.Idle != nil && *row.Idle >= i.Idle
 	}
 
 	return row, row.Lease == ""
 }
 
 // servesDisplay reports whether a process serves the display of its device.
-func (q Input) servesDisplay(p gpu.Process) bool {
-	d, _, found := q.Machine.FindDevice(p.GPU)
-	return found && display.ScreenOf(*d, q.Machine.ProcessesOn(d.UUID)).Serves(p)
+func (i Input) servesDisplay(p gpu.Process) bool {
+	d, _, found := i.Machine.FindDevice(p.GPU)
+	return found && display.ScreenOf(*d, i.Machine.ProcessesOn(d.UUID)).Serves(p)
 }
 
 // unseenRow is used memory that no listed process explains: of a container, of another PID namespace, or left by a
 // process that has ended. If there is a lease on the device, it may be the lease's.
-func (q Input) unseenRow(d gpu.Device) (Row, bool) {
-	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
+func (i Input) unseenRow(d gpu.Device) (Row, bool) {
+	if d.MemoryUsed == nil || i.Idle > 0 || i.Covered[d.UUID] {
 		return Row{}, false
 	}
 
@@ -151,7 +151,7 @@ func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 		rest -= max(512*gpu.MiB, *d.MemoryTotal/20)
 	}
 
-	for _, p := range q.Machine.ProcessesOn(d.UUID) {
+	for _, p := range i.Machine.ProcessesOn(d.UUID) {
 		if p.Memory == nil {
 			// It may be all of the memory.
 			return Row{}, false

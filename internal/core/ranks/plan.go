@@ -17,20 +17,20 @@ type Plan struct {
 }
 
 // String is one clause: "4 ranks by torchrun at 127.0.0.1:41873, each sees all devices".
-func (r *Plan) String() string {
+func (p *Plan) String() string {
 	at := "at a port chosen at the start"
-	if r.Port != nil {
-		at = fmt.Sprintf("at %s:%d", r.Address, *r.Port)
+	if p.Port != nil {
+		at = fmt.Sprintf("at %s:%d", p.Address, *p.Port)
 	}
 
 	noun := "ranks"
-	if r.Count == 1 {
+	if p.Count == 1 {
 		noun = "rank"
 	}
 
 	sees := map[string]string{"all": ", each sees all devices", "own": ", each sees its own device"}
 
-	return fmt.Sprintf("%d %s by %s %s%s", r.Count, noun, r.By, at, sees[r.Visible])
+	return fmt.Sprintf("%d %s by %s %s%s", p.Count, noun, p.By, at, sees[p.Visible])
 }
 
 // PlanOf describes how members are started, by torchrun or by gpuard; sees is Plan.Visible.

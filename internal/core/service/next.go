@@ -67,53 +67,53 @@ type view struct {
 }
 
 // isAlive reports whether the keeper or a process of an instance lives.
-func (l *view) isAlive(name string) bool { return l.seen[name].Kept || l.seen[name].Orphaned }
+func (v *view) isAlive(name string) bool { return v.seen[name].Kept || v.seen[name].Orphaned }
 
 // isOver reports whether an instance has ended and is not restarted automatically.
 func (s State) isOver() bool { return s == Done || s == Failed || s == Refused }
 
 // isStale reports whether an instance lives but is not wanted in that form any more.
-func (l *view) isStale(name string) bool {
-	if !l.isAlive(name) || l.isFresh(name) {
+func (v *view) isStale(name string) bool {
+	if !v.isAlive(name) || v.isFresh(name) {
 		return false
 	}
-	i := l.findWanted(name)
-	return i < 0 || l.seen[name].Hash != l.wanted[i].Hash
+	i := v.findWanted(name)
+	return i < 0 || v.seen[name].Hash != v.wanted[i].Hash
 }
 
 // isFresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted
 // then; its record will say more.
-func (l *view) isFresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
+func (v *view) isFresh(name string) bool { return v.seen[name].Kept && v.seen[name].State == "" }
 
-func (l *view) findWanted(name string) int {
-	return slices.IndexFunc(l.wanted, func(i Instance) bool { return i.Name == name })
+func (v *view) findWanted(name string) int {
+	return slices.IndexFunc(v.wanted, func(i Instance) bool { return i.Name == name })
 }
 
 // endActions lists the instances that can be asked to end now: those without living dependents, by the dependencies
 // recorded at their start.
-func (l *view) endActions() []Action {
+func (v *view) endActions() []Action {
 	var stale []string
-	for name := range l.seen {
-		if l.isStale(name) {
+	for name := range v.seen {
+		if v.isStale(name) {
 			stale = append(stale, name)
 		}
 	}
 
-	slices.SortFunc(stale, func(a, b string) int { return cmp.Or(cmp.Compare(l.findWanted(b), l.findWanted(a)), cmp.Compare(b, a)) })
+	slices.SortFunc(stale, func(a, b string) int { return cmp.Or(cmp.Compare(v.findWanted(b), v.findWanted(a)), cmp.Compare(b, a)) })
 	needed := func(name string) bool {
 		return slices.ContainsFunc(stale, func(other string) bool {
-			return other != name && slices.ContainsFunc(l.seen[other].After, func(d Dependency) bool { return d.Service == l.seen[name].Service })
+			return other != name && slices.ContainsFunc(v.seen[other].After, func(d Dependency) bool { return d.Service == v.seen[name].Service })
 		})
 	}
 
 	var actions []Action
 	for _, name := range stale {
-		if !l.isEnding(name) && !needed(name) {
+		if !v.isEnding(name) && !needed(name) {
 			actions = append(actions, Action{End, name})
 		}
 	}
 
-	if len(actions) == 0 && !slices.ContainsFunc(stale, l.isEnding) {
+	if len(actions) == 0 && !slices.ContainsFunc(stale, v.isEnding) {
 		// Instances of different versions of the file may depend on each other in a cycle.
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
@@ -124,27 +124,27 @@ func (l *view) endActions() []Action {
 }
 
 // isEnding reports whether a living keeper ends its instance.
-func (l *view) isEnding(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
+func (v *view) isEnding(name string) bool { return v.seen[name].Kept && v.seen[name].State == Ending }
 
 // nextStart is the instance to start now; "" when there is none.
-func (l *view) nextStart() string {
-	for _, i := range l.wanted {
-		if l.seen[i.Name].Orphaned && l.isMissing(i) {
+func (v *view) nextStart() string {
+	for _, i := range v.wanted {
+		if v.seen[i.Name].Orphaned && v.isMissing(i) {
 			// Its processes run, only the keeper is missing.
 			return i.Name
 		}
 	}
-	for name, s := range l.seen {
-		if s.Kept && (s.State == Starting || l.isFresh(name)) {
+	for name, s := range v.seen {
+		if s.Kept && (s.State == Starting || v.isFresh(name)) {
 			// It is its turn to claim.
 			return ""
 		}
 	}
-	for _, i := range l.claimOrder() {
-		if l.isStale(i.Name) {
+	for _, i := range v.claimOrder() {
+		if v.isStale(i.Name) {
 			return ""
 		}
-		if l.isMissing(i) && i.Refused == "" && l.unmetDependency(i) == "" {
+		if v.isMissing(i) && i.Refused == "" && v.unmetDependency(i) == "" {
 			return i.Name
 		}
 	}
@@ -153,36 +153,36 @@ func (l *view) nextStart() string {
 }
 
 // claimOrder is the order of claims.
-func (l *view) claimOrder() []Instance {
+func (v *view) claimOrder() []Instance {
 	device := option.Expand("{device}=")
 	rank := func(i Instance) int {
 		pinned := slices.ContainsFunc(i.Flags, func(f string) bool { return strings.HasPrefix(f, device) })
 		switch {
 		case pinned:
 			return 0
-		case len(l.seen[i.Name].Last) > 0:
+		case len(v.seen[i.Name].Last) > 0:
 			return 1
 		}
 		return 2
 	}
-	out := slices.Clone(l.wanted)
+	out := slices.Clone(v.wanted)
 	slices.SortStableFunc(out, func(a, b Instance) int { return rank(a) - rank(b) })
 
 	return out
 }
 
 // isMissing reports whether a wanted instance has no keeper and is not over.
-func (l *view) isMissing(i Instance) bool {
-	s := l.seen[i.Name]
-	return !s.Kept && !l.isStale(i.Name) && (s.Hash != i.Hash || !s.State.isOver())
+func (v *view) isMissing(i Instance) bool {
+	s := v.seen[i.Name]
+	return !s.Kept && !v.isStale(i.Name) && (s.Hash != i.Hash || !s.State.isOver())
 }
 
 // unmetDependency says which dependency of an instance is not met; "" when it can be started.
-func (l *view) unmetDependency(i Instance) string {
+func (v *view) unmetDependency(i Instance) string {
 	for _, d := range i.After {
-		for _, of := range l.wanted {
+		for _, of := range v.wanted {
 			if of.Service == d.Service {
-				if text := l.unmetCondition(of, d.Until); text != "" {
+				if text := v.unmetCondition(of, d.Until); text != "" {
 					return text
 				}
 			}
@@ -192,13 +192,13 @@ func (l *view) unmetDependency(i Instance) string {
 }
 
 // unmetCondition says how a condition is not met by an instance.
-func (l *view) unmetCondition(of Instance, until Condition) string {
-	s := l.seen[of.Name]
+func (v *view) unmetCondition(of Instance, until Condition) string {
+	s := v.seen[of.Name]
 	current := s.Hash == of.Hash
 	switch {
 	case current && s.State == Done && (until == UntilDone || s.Ready):
 		return ""
-	case current && s.State == Running && s.IsUsable() && until == UntilReady && l.isAlive(of.Name):
+	case current && s.State == Running && s.IsUsable() && until == UntilReady && v.isAlive(of.Name):
 		return ""
 	case of.Refused != "" && !s.Kept, current && s.State == Refused:
 		return fmt.Sprintf("waits for %s, which was refused", of.Name)
@@ -208,7 +208,7 @@ func (l *view) unmetCondition(of Instance, until Condition) string {
 		return fmt.Sprintf("waits for %s, which ended before it was ready", of.Name)
 	case until == UntilDone:
 		return fmt.Sprintf("waits for %s to end", of.Name)
-	case current && s.State == Running && s.Ready && l.isAlive(of.Name):
+	case current && s.State == Running && s.Ready && v.isAlive(of.Name):
 		return fmt.Sprintf("waits for %s, which is unhealthy", of.Name)
 	}
 

@@ -9,7 +9,7 @@ import (
 // UnclosedError is a quotation mark without its closing one.
 type UnclosedError byte
 
-func (e UnclosedError) Error() string { return fmt.Sprintf("the quote %c is never closed", byte(e)) }
+func (u UnclosedError) Error() string { return fmt.Sprintf("the quote %c is never closed", byte(u)) }
 
 // Split splits a text into words as a POSIX shell does (Shell Command Language, 2.2 Quoting and 2.3 Token Recognition),
 // without expansions. It calls refuse with the text from each character that is not quoted; between double quotes only

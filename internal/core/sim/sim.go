@@ -315,6 +315,6 @@ func heapPop(h *[]runningJob) runningJob {
 	return first
 }
 
-func (a runningJob) endsBefore(b runningJob) bool {
-	return a.end < b.end || a.end == b.end && a.job < b.job
+func (r runningJob) endsBefore(b runningJob) bool {
+	return r.end < b.end || r.end == b.end && r.job < b.job
 }

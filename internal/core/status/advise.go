@@ -13,12 +13,12 @@ import (
 
 // AddRemedies adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose
 // command has ended. Users who do not own such a lease have to ask its owner.
-func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
-	for i := range s.Devices {
-		d := &s.Devices[i]
+func (r *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
+	for i := range r.Devices {
+		d := &r.Devices[i]
 		j := slices.IndexFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor == d.Vendor && o.Index == d.Index })
 		if j >= 0 {
-			d.Remedy = pick.CureText(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
+			d.Remedy = pick.CureText(m, m.Devices[j], pick.Context{Now: r.Now, UID: uid})
 		}
 
 		addLeaseRemedies(d.Leases, m, leases, uid)
@@ -33,9 +33,9 @@ func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
 // AddUsage adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a
 // process to its lease. A process that it does not map is foreign, whoever owns it: being of the same user proves
 // nothing.
-func (s *Report) AddUsage(lease map[int]string) {
-	for i := range s.Devices {
-		d := &s.Devices[i]
+func (r *Report) AddUsage(lease map[int]string) {
+	for i := range r.Devices {
+		d := &r.Devices[i]
 		d.addUsage(lease, nil)
 
 		for j := range d.MIG {
@@ -105,7 +105,7 @@ func (d *Device) Computes() bool {
 
 // AddComputeTime adds the processor time of the leases on whose devices no process computes; read reads that of the
 // processes of one lease.
-func (s *Report) AddComputeTime(read func(lease string) *time.Duration) {
+func (r *Report) AddComputeTime(read func(lease string) *time.Duration) {
 	busy := map[string]bool{}
 	note := func(d *Device) {
 		for _, l := range d.Leases {
@@ -113,15 +113,15 @@ func (s *Report) AddComputeTime(read func(lease string) *time.Duration) {
 		}
 	}
 
-	for i := range s.Devices {
-		note(&s.Devices[i])
-		for j := range s.Devices[i].MIG {
-			note(&s.Devices[i].MIG[j])
+	for i := range r.Devices {
+		note(&r.Devices[i])
+		for j := range r.Devices[i].MIG {
+			note(&r.Devices[i].MIG[j])
 		}
 	}
 
 	known := map[string]*time.Duration{}
-	s.eachLease(func(l *Lease) {
+	r.eachLease(func(l *Lease) {
 		if busy[l.ID] {
 			return
 		}

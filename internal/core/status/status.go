@@ -314,49 +314,49 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 }
 
 // AddCommandLines adds the whole commands of leases, by id, and marks those of other PID namespaces.
-func (s *Report) AddCommandLines(lines map[string]string, apart map[string]bool) {
-	s.eachLease(func(l *Lease) { l.Line, l.Apart = prose.Clean(lines[l.ID]), apart[l.ID] })
+func (r *Report) AddCommandLines(lines map[string]string, apart map[string]bool) {
+	r.eachLease(func(l *Lease) { l.Line, l.Apart = prose.Clean(lines[l.ID]), apart[l.ID] })
 }
 
 // MarkCallerLease marks the lease that the caller is in; an empty id marks none.
-func (s *Report) MarkCallerLease(id string) {
-	s.eachLease(func(l *Lease) { l.Here = id != "" && l.ID == id })
+func (r *Report) MarkCallerLease(id string) {
+	r.eachLease(func(l *Lease) { l.Here = id != "" && l.ID == id })
 }
 
 // AddUnhealthy adds by lease why a service is unhealthy.
-func (s *Report) AddUnhealthy(why map[string]string) {
-	s.eachLease(func(l *Lease) { l.Unhealthy = prose.Clean(why[l.ID]) })
+func (r *Report) AddUnhealthy(why map[string]string) {
+	r.eachLease(func(l *Lease) { l.Unhealthy = prose.Clean(why[l.ID]) })
 }
 
-func (s *Report) eachLease(do func(*Lease)) {
+func (r *Report) eachLease(do func(*Lease)) {
 	each := func(leases []Lease) {
 		for i := range leases {
 			do(&leases[i])
 		}
 	}
-	for i := range s.Devices {
-		each(s.Devices[i].Leases)
-		for j := range s.Devices[i].MIG {
-			each(s.Devices[i].MIG[j].Leases)
+	for i := range r.Devices {
+		each(r.Devices[i].Leases)
+		for j := range r.Devices[i].MIG {
+			each(r.Devices[i].MIG[j].Leases)
 		}
 	}
 }
 
 // NoteUnreadDevices adds one note for each vendor in others without a reported device: gpuard knows only its variables.
-func (s *Report) NoteUnreadDevices(others []gpu.Device) {
+func (r *Report) NoteUnreadDevices(others []gpu.Device) {
 	for _, v := range []struct {
 		vendor        gpu.Vendor
 		name, runtime string
 	}{{gpu.Intel, "Intel GPU", "level-zero"}, {gpu.Ascend, "Ascend device", "ascend"}} {
 		var places []string
 		for _, o := range others {
-			known := slices.ContainsFunc(s.Devices, func(d Device) bool { return strings.EqualFold(d.PCI, o.PCI) })
+			known := slices.ContainsFunc(r.Devices, func(d Device) bool { return strings.EqualFold(d.PCI, o.PCI) })
 			if o.Vendor == v.vendor && !known {
 				places = append(places, prose.Clean(o.PCI))
 			}
 		}
 		if len(places) > 0 {
-			s.Notes = append(s.Notes, option.Sprintf("%s %s: gpuard does not read these; it knows their variables only ({gpuard explain} {runtime=%s})",
+			r.Notes = append(r.Notes, option.Sprintf("%s %s: gpuard does not read these; it knows their variables only ({gpuard explain} {runtime=%s})",
 				v.name, strings.Join(places, ", "), v.runtime))
 		}
 	}

@@ -54,7 +54,7 @@ type Waiting struct {
 
 // AddWaiting adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
 // stopped and full report further facts about a ticket.
-func (s *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, full func(t job.Ticket) bool) {
+func (r *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, full func(t job.Ticket) bool) {
 	for i, t := range line {
 		most := 0
 		if full(t) {
@@ -67,9 +67,9 @@ func (s *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, ful
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		}
 
-		w.Why = s.waitReason(&w, func(d *Device) string { return d.Reason })
-		w.Discreet = s.waitReason(&w, func(d *Device) string { return d.Discreet })
-		s.Waiting = append(s.Waiting, w)
+		w.Why = r.waitReason(&w, func(d *Device) string { return d.Reason })
+		w.Discreet = r.waitReason(&w, func(d *Device) string { return d.Discreet })
+		r.Waiting = append(r.Waiting, w)
 	}
 }
 
@@ -77,14 +77,14 @@ func (s *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, ful
 const maxDevicesInReason = 4
 
 // waitReason says what keeps a request waiting: the same as a refusal says of each device, of which reason is the text.
-func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
+func (r *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 	if w.Most > 0 {
 		return fmt.Sprintf("a rule allows its user %d at the same time", w.Most)
 	}
 
 	free, all := 0, 0
 	var busy []string
-	s.EachDevice(func(d *Device) {
+	r.EachDevice(func(d *Device) {
 		if !slices.Contains(w.Devices, d.UUID) {
 			return
 		}
@@ -107,11 +107,11 @@ func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 }
 
 // EachDevice calls f for every device and every slice.
-func (s *Report) EachDevice(f func(*Device)) {
-	for i := range s.Devices {
-		f(&s.Devices[i])
-		for j := range s.Devices[i].MIG {
-			f(&s.Devices[i].MIG[j])
+func (r *Report) EachDevice(f func(*Device)) {
+	for i := range r.Devices {
+		f(&r.Devices[i])
+		for j := range r.Devices[i].MIG {
+			f(&r.Devices[i].MIG[j])
 		}
 	}
 }

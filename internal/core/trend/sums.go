@@ -115,11 +115,11 @@ type total struct {
 	last *EndedLease
 }
 
-func (s totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
-	u := s[name]
+func (t totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
+	u := t[name]
 	if u == nil {
 		u = &total{Use: Use{Name: name}}
-		s[name] = u
+		t[name] = u
 	}
 
 	if u.last != e {

@@ -163,43 +163,43 @@ type deviceOrSlice struct {
 }
 
 // newTrouble makes a trouble with this spot.
-func (p deviceOrSlice) newTrouble(what TroubleKind, who, text string) Trouble {
-	return Trouble{What: what, Text: text, Device: p.UUID, Level: policy.Report, key: fmt.Sprintf("%s %s %s", what, who, p.UUID)}
+func (d deviceOrSlice) newTrouble(what TroubleKind, who, text string) Trouble {
+	return Trouble{What: what, Text: text, Device: d.UUID, Level: policy.Report, key: fmt.Sprintf("%s %s %s", what, who, d.UUID)}
 }
 
 // leaseTrouble makes a trouble with a lease on this spot.
-func (p deviceOrSlice) leaseTrouble(what TroubleKind, l status.Lease, text string) Trouble {
-	t := p.newTrouble(what, l.ID, fmt.Sprintf("%s of %s (lease %s) %s", l.Command, l.User, l.ID, text))
+func (d deviceOrSlice) leaseTrouble(what TroubleKind, l status.Lease, text string) Trouble {
+	t := d.newTrouble(what, l.ID, fmt.Sprintf("%s of %s (lease %s) %s", l.Command, l.User, l.ID, text))
 	t.Lease, t.User = l.ID, l.User
 	return t
 }
 
 // deviceTroubles are those of the device itself.
-func (p deviceOrSlice) deviceTroubles() (all []Trouble) {
-	if p.Health == health.Unhealthy && p.Profile == "" {
-		all = append(all, p.newTrouble(Unhealthy, "", fmt.Sprintf("%s is unhealthy: %s", p.name, strings.Join(p.Why, "; "))))
+func (d deviceOrSlice) deviceTroubles() (all []Trouble) {
+	if d.Health == health.Unhealthy && d.Profile == "" {
+		all = append(all, d.newTrouble(Unhealthy, "", fmt.Sprintf("%s is unhealthy: %s", d.name, strings.Join(d.Why, "; "))))
 	}
-	if slices.Contains(p.Throttled, "hw_thermal_slowdown") || p.Margin != nil && *p.Margin <= minThermalMargin {
-		all = append(all, p.newTrouble(Hot, "", p.name+" is so hot that the driver slows it down, or soon will"))
+	if slices.Contains(d.Throttled, "hw_thermal_slowdown") || d.Margin != nil && *d.Margin <= minThermalMargin {
+		all = append(all, d.newTrouble(Hot, "", d.name+" is so hot that the driver slows it down, or soon will"))
 	}
 	return all
 }
 
 // strayTroubles are processes with a lease that does not have this device. Several leases may be held for one process:
 // then it has the devices of all.
-func (p deviceOrSlice) strayTroubles(spots []deviceOrSlice) (all []Trouble) {
-	for _, one := range p.Processes {
+func (d deviceOrSlice) strayTroubles(spots []deviceOrSlice) (all []Trouble) {
+	for _, one := range d.Processes {
 		program := programOf(one)
 		if one.Lease == "" || one.Ended || one.Display || policy.IsDaemon(program) {
 			continue
 		}
 
 		its, found := leaseOf(one.Lease, spots)
-		if !found || slices.ContainsFunc(p.around, func(l status.Lease) bool { return l.ID == its.ID || l.PID == its.PID && l.PID > 0 }) {
+		if !found || slices.ContainsFunc(d.around, func(l status.Lease) bool { return l.ID == its.ID || l.PID == its.PID && l.PID > 0 }) {
 			continue
 		}
 
-		t := p.newTrouble(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, p.name))
+		t := d.newTrouble(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, d.name))
 		t.Lease, t.User = its.ID, one.User
 		all = append(all, t)
 	}

@@ -48,13 +48,13 @@ type ascendReader struct {
 	devices []*gpu.Device
 }
 
-func (r *ascendReader) readList() []*gpu.Device {
-	if r.value == "" {
-		r.addNote(codeEmpty, "no Ascend device is visible")
+func (a *ascendReader) readList() []*gpu.Device {
+	if a.value == "" {
+		a.addNote(codeEmpty, "no Ascend device is visible")
 		return nil
 	}
 
-	tokens := strings.Split(r.value, ",")
+	tokens := strings.Split(a.value, ",")
 	var chosen []*gpu.Device
 	last := -1
 	for i, entry := range tokens {
@@ -62,22 +62,22 @@ func (r *ascendReader) readList() []*gpu.Device {
 		n, err := strconv.Atoi(digits)
 		switch {
 		case digits == "":
-			r.addNote(codeNotNumber, "%s does not begin with a digit and ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
+			a.addNote(codeNotNumber, "%s does not begin with a digit and ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
-		case err != nil || n >= len(r.devices):
-			r.addNote(codeIndex, "entry %s is no valid number (Ascend devices here: %d) and ends the list%s", quoteEntry(entry), len(r.devices), droppedEntries(tokens, i))
+		case err != nil || n >= len(a.devices):
+			a.addNote(codeIndex, "entry %s is no valid number (Ascend devices here: %d) and ends the list%s", quoteEntry(entry), len(a.devices), droppedEntries(tokens, i))
 			return chosen
 		case n <= last:
-			if slices.Contains(chosen, r.devices[n]) {
-				r.addNote(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
+			if slices.Contains(chosen, a.devices[n]) {
+				a.addNote(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
 			}
-			r.addNote(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoteEntry(entry), droppedEntries(tokens, i))
+			a.addNote(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
 
-		chosen, last = append(chosen, r.devices[n]), n
+		chosen, last = append(chosen, a.devices[n]), n
 		if digits != entry {
-			r.addNote(codeNotNumber, "the character after the number in %s ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
+			a.addNote(codeNotNumber, "the character after the number in %s ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
 	}

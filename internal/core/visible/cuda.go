@@ -78,13 +78,13 @@ const (
 )
 
 // String names the drivers.
-func (r cudaRules) String() string {
-	return [...]string{"a driver before 545", "driver 545", "driver 550", "driver 570", "driver 580"}[r]
+func (c cudaRules) String() string {
+	return [...]string{"a driver before 545", "driver 545", "driver 550", "driver 570", "driver 580"}[c]
 }
 
 // tooLongSize is the size in bytes from which the driver takes CUDA_VISIBLE_DEVICES for unset.
-func (r cudaRules) tooLongSize() int {
-	if r == before545 {
+func (c cudaRules) tooLongSize() int {
+	if c == before545 {
 		return 1024
 	}
 

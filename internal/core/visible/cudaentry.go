@@ -322,8 +322,8 @@ func (r *cudaReader) textOf(tokens []string, i int) string {
 
 // readUUID reads the hexadecimal digits of what follows "GPU-" or "MIG-"; the tail is what the driver does not look at.
 // It is not readable where the driver finds no device by it, whatever the machine has.
-func (r cudaRules) readUUID(s string) (digits, tail string, readable bool) {
-	if r < since570 {
+func (c cudaRules) readUUID(s string) (digits, tail string, readable bool) {
+	if c < since570 {
 		digits, tail = uuidDigits(s)
 		return digits, tail, digits != ""
 	}

@@ -124,43 +124,43 @@ type hipReader struct {
 	devices []*gpu.Device
 }
 
-func (r *hipReader) readList() []*gpu.Device {
-	if r.list == "" {
-		r.addNote(codeEmpty, "no AMD GPU is visible")
-		r.addNote(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
+func (h *hipReader) readList() []*gpu.Device {
+	if h.list == "" {
+		h.addNote(codeEmpty, "no AMD GPU is visible")
+		h.addNote(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
 		return nil
 	}
 
-	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
+	tokens := strings.Split(strings.TrimSuffix(h.list, ","), ",")
 	var chosen []*gpu.Device
 	byIdentifier := false
 	for i, entry := range tokens {
-		n := r.entryIndex(entry)
-		if n < 0 || n >= len(r.devices) {
+		n := h.entryIndex(entry)
+		if n < 0 || n >= len(h.devices) {
 			if entry != "-1" || droppedEntries(tokens, i) != "" {
-				r.noteInvalid(tokens, i)
+				h.noteInvalid(tokens, i)
 			}
 			break
 		}
 		byIdentifier = byIdentifier || strings.Contains(entry, "GPU-")
-		if d := r.devices[n]; slices.Contains(chosen, d) {
-			r.addNote(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoteEntry(entry))
+		if d := h.devices[n]; slices.Contains(chosen, d) {
+			h.addNote(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoteEntry(entry))
 		} else {
 			chosen = append(chosen, d)
 		}
 	}
 
 	if byIdentifier {
-		r.addNote(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
+		h.addNote(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
 	}
 
 	return chosen
 }
 
 // entryIndex reads one entry; -1 is no device. An identifier matches the first device that contains it anywhere.
-func (r *hipReader) entryIndex(entry string) int {
+func (h *hipReader) entryIndex(entry string) int {
 	if strings.Contains(entry, "GPU-") {
-		return slices.IndexFunc(r.devices, func(d *gpu.Device) bool {
+		return slices.IndexFunc(h.devices, func(d *gpu.Device) bool {
 			return strings.Contains(hipIdentifier(d), entry)
 		})
 	}
@@ -181,25 +181,25 @@ func hipIdentifier(d *gpu.Device) string {
 	return "GPU-" + strings.ToLower(strings.TrimPrefix(id, "GPU-"))
 }
 
-func (r *hipReader) noteInvalid(tokens []string, i int) {
+func (h *hipReader) noteInvalid(tokens []string, i int) {
 	entry, dropped := tokens[i], droppedEntries(tokens, i)
 	n := readNumber(entry)
 	lower := strings.ReplaceAll(strings.ToLower(entry), "gpu-", "GPU-")
 	switch {
-	case strings.Contains(entry, "GPU-") && entry != lower && r.entryIndex(lower) >= 0:
-		r.addNote(codeUnknownUUID, "%s matches no AMD GPU, because HIP minds capitals, and ends the list%s; write %s", quoteEntry(entry), dropped, quoteEntry(lower))
+	case strings.Contains(entry, "GPU-") && entry != lower && h.entryIndex(lower) >= 0:
+		h.addNote(codeUnknownUUID, "%s matches no AMD GPU, because HIP minds capitals, and ends the list%s; write %s", quoteEntry(entry), dropped, quoteEntry(lower))
 	case strings.Contains(entry, "GPU-"):
-		r.addNote(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoteEntry(entry), dropped)
+		h.addNote(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoteEntry(entry), dropped)
 	case isRangeLike(entry):
-		r.addNote(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoteEntry(entry), dropped)
+		h.addNote(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoteEntry(entry), dropped)
 	case n.ok && isPlainNumber(entry) && len(entry) > 9:
-		r.addNote(codeIndex, "%s is too large for a number and ends the list%s", quoteEntry(entry), dropped)
+		h.addNote(codeIndex, "%s is too large for a number and ends the list%s", quoteEntry(entry), dropped)
 	case n.ok && strconv.Itoa(n.value) != entry && n.value >= 0:
-		r.addNote(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoteEntry(entry), dropped)
+		h.addNote(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoteEntry(entry), dropped)
 	case n.ok:
-		r.addNote(codeIndex, "entry %s is no valid number (AMD GPUs to choose from: %d) and ends the list%s", quoteEntry(entry), len(r.devices), dropped)
+		h.addNote(codeIndex, "entry %s is no valid number (AMD GPUs to choose from: %d) and ends the list%s", quoteEntry(entry), len(h.devices), dropped)
 	default:
-		r.addNote(codeNotNumber, "%s is no number and ends the list%s", quoteEntry(entry), dropped)
+		h.addNote(codeNotNumber, "%s is no number and ends the list%s", quoteEntry(entry), dropped)
 	}
 }
 

@@ -52,48 +52,48 @@ type affinityReader struct {
 	devices []*gpu.Device
 }
 
-func (r *affinityReader) readList() []*gpu.Device {
-	if r.value == "" || r.value == "default" {
-		r.addNote(codeNoMask, "this is no mask: all Intel GPUs are visible")
-		return r.devices
+func (a *affinityReader) readList() []*gpu.Device {
+	if a.value == "" || a.value == "default" {
+		a.addNote(codeNoMask, "this is no mask: all Intel GPUs are visible")
+		return a.devices
 	}
 	var chosen []*gpu.Device
-	for _, entry := range strings.Split(strings.TrimSuffix(r.value, ","), ",") {
+	for _, entry := range strings.Split(strings.TrimSuffix(a.value, ","), ",") {
 		card, tile, dotted := strings.Cut(entry, ".")
 		n, ok := strtoul(card)
 		if !ok {
-			r.addNote(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoteEntry(entry))
+			a.addNote(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoteEntry(entry))
 			return nil
 		}
 
-		if n >= uint32(len(r.devices)) {
-			if len(r.devices) > 0 && r.value != noIntelDevice {
-				r.addNote(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoteEntry(entry))
+		if n >= uint32(len(a.devices)) {
+			if len(a.devices) > 0 && a.value != noIntelDevice {
+				a.addNote(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoteEntry(entry))
 			}
 			continue
 		}
 
-		if d := r.devices[n]; (!dotted || r.showsTile(entry, tile)) && !slices.Contains(chosen, d) {
+		if d := a.devices[n]; (!dotted || a.showsTile(entry, tile)) && !slices.Contains(chosen, d) {
 			chosen = append(chosen, d)
 		}
 	}
 
-	return slices.DeleteFunc(slices.Clone(r.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
+	return slices.DeleteFunc(slices.Clone(a.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
 }
 
 // showsTile reports whether an entry card.tile makes the card visible.
-func (r *affinityReader) showsTile(entry, tile string) bool {
-	if hierarchy, set := r.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
-		r.addNote(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoteEntry(entry))
+func (a *affinityReader) showsTile(entry, tile string) bool {
+	if hierarchy, set := a.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
+		a.addNote(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoteEntry(entry))
 		if !set {
-			r.addNote(codeUndocumented, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
+			a.addNote(codeUndocumented, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
 		}
 		return false
 	}
 	if n, ok := strtoul(tile); ok && n == 0 {
 		return true
 	}
-	r.addNote(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoteEntry(entry))
+	a.addNote(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoteEntry(entry))
 
 	return true
 }

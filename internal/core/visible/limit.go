@@ -125,14 +125,14 @@ func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) 
 }
 
 // hideOthers adds what the mask does not allow.
-func (k mask) hideOthers(hidden map[gpu.UUID]string) []Note {
-	if !k.set {
+func (m mask) hideOthers(hidden map[gpu.UUID]string) []Note {
+	if !m.set {
 		return nil
 	}
-	why := k.because + " hides it"
-	for _, d := range k.among {
+	why := m.because + " hides it"
+	for _, d := range m.among {
 		chose := func(id gpu.UUID) bool {
-			return slices.ContainsFunc(k.allowed, func(c choice) bool { return c.uuid() == id })
+			return slices.ContainsFunc(m.allowed, func(c choice) bool { return c.uuid() == id })
 		}
 
 		if chose(d.UUID) {
@@ -153,5 +153,5 @@ func (k mask) hideOthers(hidden map[gpu.UUID]string) []Note {
 		}
 	}
 
-	return k.notes
+	return m.notes
 }

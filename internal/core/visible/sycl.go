@@ -79,13 +79,13 @@ type selectorTerm struct {
 	devices []string
 }
 
-func (t selectorTerm) matchesDevice(backend string, index int) bool {
-	if t.backend != "*" && t.backend != backend {
+func (s selectorTerm) matchesDevice(backend string, index int) bool {
+	if s.backend != "*" && s.backend != backend {
 		return false
 	}
-	return slices.ContainsFunc(t.devices, func(d string) bool {
+	return slices.ContainsFunc(s.devices, func(d string) bool {
 		card, _, tile := strings.Cut(d, ".")
-		if tile && t.discard {
+		if tile && s.discard {
 			// The card may have more tiles; parse adds a note.
 			return false
 		}
@@ -94,21 +94,21 @@ func (t selectorTerm) matchesDevice(backend string, index int) bool {
 }
 
 // parseTerms returns the decision for the device of a backend with this number.
-func (r *selectorReader) parseTerms() func(backend string, index int) bool {
+func (s *selectorReader) parseTerms() func(backend string, index int) bool {
 	var terms []selectorTerm
-	for _, text := range strings.Split(strings.TrimSuffix(strings.ToLower(r.value), ";"), ";") {
+	for _, text := range strings.Split(strings.TrimSuffix(strings.ToLower(s.value), ";"), ";") {
 		t, problem := parseTerm(strings.TrimSpace(text))
 		if problem == "" && !t.discard && len(terms) > 0 && terms[len(terms)-1].discard {
 			problem = "comes after a term with !, which must be last"
 		}
 
 		if problem != "" {
-			r.addNote(codeSelector, "the term %s %s, so the program fails", quoteEntry(text), problem)
+			s.addNote(codeSelector, "the term %s %s, so the program fails", quoteEntry(text), problem)
 			return func(string, int) bool { return false }
 		}
 
 		if t.discard && strings.Contains(text, ".") {
-			r.addNote(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoteEntry(text))
+			s.addNote(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoteEntry(text))
 		}
 
 		terms = append(terms, t)

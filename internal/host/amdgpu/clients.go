@@ -56,11 +56,11 @@ func (f fileReader) renderClients(cards []card) []gpu.Process {
 }
 
 // processKind: a client that has used the compute engine counts as a compute process too.
-func (c drmClient) processKind() gpu.Kind {
+func (d drmClient) processKind() gpu.Kind {
 	switch {
-	case c.compute && c.graphics:
+	case d.compute && d.graphics:
 		return gpu.BothKinds
-	case c.compute:
+	case d.compute:
 		return gpu.ComputeProcess
 	}
 	return gpu.GraphicsProcess

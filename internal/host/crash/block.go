@@ -61,30 +61,30 @@ func newBlock(refusal, alone string, args, env []string) (*pinnedMemory, error) 
 }
 
 // reservePointers takes room for a list that a zero ends.
-func (b *pinnedMemory) reservePointers(n int) []uintptr {
-	b.free = b.free[-uintptr(unsafe.Pointer(&b.free[0]))%8:]
-	list := unsafe.Slice((*uintptr)(unsafe.Pointer(&b.free[0])), n)
-	b.free = b.free[8*n:]
+func (p *pinnedMemory) reservePointers(n int) []uintptr {
+	p.free = p.free[-uintptr(unsafe.Pointer(&p.free[0]))%8:]
+	list := unsafe.Slice((*uintptr)(unsafe.Pointer(&p.free[0])), n)
+	p.free = p.free[8*n:]
 
 	return list
 }
 
 // copyString copies a string, which a zero ends.
-func (b *pinnedMemory) copyString(s string) uintptr {
-	at := uintptr(unsafe.Pointer(&b.free[0]))
-	b.free = b.free[copy(b.free, s)+1:]
+func (p *pinnedMemory) copyString(s string) uintptr {
+	at := uintptr(unsafe.Pointer(&p.free[0]))
+	p.free = p.free[copy(p.free, s)+1:]
 	return at
 }
 
 // copyFileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for
 // what it executes. Without this the command would have the raised one.
-func (b *pinnedMemory) copyFileLimit(soft, hard uint64) uintptr {
+func (p *pinnedMemory) copyFileLimit(soft, hard uint64) uintptr {
 	var now unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
 		return 0
 	}
 
-	limit := b.reservePointers(2)
+	limit := p.reservePointers(2)
 	limit[0], limit[1] = uintptr(soft), uintptr(hard)
 
 	return uintptr(unsafe.Pointer(&limit[0]))

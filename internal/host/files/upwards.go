@@ -48,22 +48,22 @@ func WalkUp(home string, each func(*Folder) (found bool)) (last, why string, err
 }
 
 // openParent opens the next folder; nil, and why, at the end.
-func (d *Folder) openParent(home string) (up *Folder, why string) {
+func (f *Folder) openParent(home string) (up *Folder, why string) {
 	var st unix.Stat_t
 	switch {
-	case home != "" && unix.Stat(home, &st) == nil && isSameFile(&st, &d.stat):
+	case home != "" && unix.Stat(home, &st) == nil && isSameFile(&st, &f.stat):
 		return nil, "your home folder"
-	case unix.Fstatat(d.fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil:
+	case unix.Fstatat(f.fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil:
 		return nil, "the root of a git repository"
 	}
 
-	up, err := openFolder(d.fd, "..", filepath.Dir(d.Path))
+	up, err := openFolder(f.fd, "..", filepath.Dir(f.Path))
 	switch {
 	case err != nil:
 		return nil, "the folder above it cannot be opened"
-	case isSameFile(&up.stat, &d.stat):
+	case isSameFile(&up.stat, &f.stat):
 		why = "the root of all folders"
-	case up.stat.Dev != d.stat.Dev:
+	case up.stat.Dev != f.stat.Dev:
 		why = "where its file system begins"
 	default:
 		return up, ""
@@ -96,9 +96,9 @@ func openFolder(at int, name, path string) (*Folder, error) {
 
 // EntryAccess returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is
 // os.ErrNotExist if there is no such entry, or no folder.
-func (d *Folder) EntryAccess(name string) (Access, error) {
+func (f *Folder) EntryAccess(name string) (Access, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Access{}, err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -110,8 +110,8 @@ func (d *Folder) EntryAccess(name string) (Access, error) {
 
 // ReadFile reads a plain file of the folder, through symbolic links: users who may write the folder decide where they
 // lead. The error is os.ErrNotExist if there is none, or no folder.
-func (d *Folder) ReadFile(name string) (Text, error) {
-	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func (f *Folder) ReadFile(name string) (Text, error) {
+	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Text{}, err
 	}

@@ -52,14 +52,14 @@ func CatchSignals() *SignalCatcher {
 }
 
 // Stop ends the catching: this process reacts to signals as before. Signals that were not received yet stay in Signals.
-func (c *SignalCatcher) Stop() {
-	if len(c.which) == 0 {
+func (s *SignalCatcher) Stop() {
+	if len(s.which) == 0 {
 		// signal.Reset without arguments resets all signals.
 		return
 	}
-	signal.Stop(c.caught)
-	signal.Reset(c.which...)
-	if slices.Contains(c.which, os.Signal(unix.SIGTSTP)) {
+	signal.Stop(s.caught)
+	signal.Reset(s.which...)
+	if slices.Contains(s.which, os.Signal(unix.SIGTSTP)) {
 		ownproc.SetAction(unix.SIGTSTP, ownproc.SignalAction{})
 	}
 }

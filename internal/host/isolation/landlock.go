@@ -83,10 +83,10 @@ type landlockRules struct {
 }
 
 // allowBelow allows all entries of a folder on the way to a hidden file, but not the folder itself.
-func (r *landlockRules) allowBelow(dir string) error {
-	if !r.above[dir] {
+func (l *landlockRules) allowBelow(dir string) error {
+	if !l.above[dir] {
 		// Nothing is hidden.
-		return r.allowPath(dir)
+		return l.allowPath(dir)
 	}
 
 	entries, err := os.ReadDir(dir)
@@ -97,13 +97,13 @@ func (r *landlockRules) allowBelow(dir string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		switch {
-		case r.hidden[path] || e.Type() == fs.ModeSymlink:
+		case l.hidden[path] || e.Type() == fs.ModeSymlink:
 			// A link is allowed by what it points to.
 			continue
-		case r.above[path]:
-			err = r.allowBelow(path)
+		case l.above[path]:
+			err = l.allowBelow(path)
 		default:
-			err = r.allowPath(path)
+			err = l.allowPath(path)
 		}
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (r *landlockRules) allowBelow(dir string) error {
 }
 
 // allowPath allows everything at a path and below.
-func (r *landlockRules) allowPath(path string) error {
+func (l *landlockRules) allowPath(path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		// It is gone by now.
@@ -136,7 +136,7 @@ func (r *landlockRules) allowPath(path string) error {
 		attr.Allowed_access |= unix.LANDLOCK_ACCESS_FS_REFER
 	}
 
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(l.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("cannot allow %s: %w", path, errno)
 	}

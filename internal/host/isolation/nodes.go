@@ -68,7 +68,7 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 // nodesByMinor are the parts by the minor number of their file.
 type nodesByMinor map[int]isolate.Node
 
-func (c nodesByMinor) readCapabilities(folder string) {
+func (n nodesByMinor) readCapabilities(folder string) {
 	partFile := regexp.MustCompile(`/gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access$`)
 	for _, pattern := range []string{"gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access"} {
 		files, _ := filepath.Glob(filepath.Join(folder, pattern))
@@ -88,7 +88,7 @@ func (c nodesByMinor) readCapabilities(folder string) {
 				part.ComputeInstance, _ = strconv.Atoi(found[3])
 			}
 
-			c[minor] = part
+			n[minor] = part
 		}
 	}
 }

@@ -81,14 +81,14 @@ func childError(pid int) error {
 type idMapHandshake struct{ arrived, mapped [2]int }
 
 // addChildSteps makes the steps of the child.
-func (m *idMapHandshake) addChildSteps(a *soleThread) error {
-	err := errors.Join(unix.Pipe2(m.arrived[:], unix.O_CLOEXEC), unix.Pipe2(m.mapped[:], unix.O_CLOEXEC))
+func (i *idMapHandshake) addChildSteps(a *soleThread) error {
+	err := errors.Join(unix.Pipe2(i.arrived[:], unix.O_CLOEXEC), unix.Pipe2(i.mapped[:], unix.O_CLOEXEC))
 	if err != nil {
 		return err
 	}
 
 	letter := a.keepString("x")
-	arrived, mapped, writes := uintptr(m.arrived[1]), uintptr(m.mapped[0]), uintptr(m.mapped[1]) //nolint:gosec // descriptors
+	arrived, mapped, writes := uintptr(i.arrived[1]), uintptr(i.mapped[0]), uintptr(i.mapped[1]) //nolint:gosec // descriptors
 
 	// Or it would wait for ever when this process dies.
 	a.addStep(syscallStep{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})
@@ -100,10 +100,10 @@ func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 
 // mapChildIDs maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its
 // own error.
-func (m *idMapHandshake) mapChildIDs(pid int) error {
-	_ = unix.Close(m.arrived[1])
-	m.arrived[1] = 0
-	err := m.answerChild(pid)
+func (i *idMapHandshake) mapChildIDs(pid int) error {
+	_ = unix.Close(i.arrived[1])
+	i.arrived[1] = 0
+	err := i.answerChild(pid)
 	if err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
@@ -112,9 +112,9 @@ func (m *idMapHandshake) mapChildIDs(pid int) error {
 }
 
 // answerChild waits for the child, writes its ids, and tells it.
-func (m *idMapHandshake) answerChild(pid int) error {
+func (i *idMapHandshake) answerChild(pid int) error {
 	letter := []byte("x")
-	n, err := unix.Read(m.arrived[0], letter)
+	n, err := unix.Read(i.arrived[0], letter)
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (m *idMapHandshake) answerChild(pid int) error {
 		}
 	}
 
-	_, err = unix.Write(m.mapped[1], letter)
+	_, err = unix.Write(i.mapped[1], letter)
 
 	return err
 }
 
-func (m *idMapHandshake) close() {
-	for _, fd := range []int{m.arrived[0], m.arrived[1], m.mapped[0], m.mapped[1]} {
+func (i *idMapHandshake) close() {
+	for _, fd := range []int{i.arrived[0], i.arrived[1], i.mapped[0], i.mapped[1]} {
 		if fd > 0 {
 			_ = unix.Close(fd)
 		}

@@ -16,8 +16,8 @@ func EndSignalOf(pidfd *os.File) (name string, known bool) {
 }
 
 // Outcome is how the watched process has ended, as far as the kernel tells (see Signal): its exit code, or the signal.
-func (w *HolderWatch) Outcome() (code *int, signal string) {
-	status, known := waitForStatus(w.pidfd)
+func (h *HolderWatch) Outcome() (code *int, signal string) {
+	status, known := waitForStatus(h.pidfd)
 	switch {
 	case known && status.Signaled():
 		return nil, unix.SignalName(status.Signal())

@@ -59,55 +59,55 @@ func isRuntimeSignal(sig unix.Signal) bool {
 }
 
 // stopForwarding ends that: this process reacts to signals as it did before.
-func (p *signalForwarder) stopForwarding() {
-	if p.caught == nil {
+func (s *signalForwarder) stopForwarding() {
+	if s.caught == nil {
 		return
 	}
 
-	signal.Reset(p.signals...)
-	signal.Stop(p.caught)
+	signal.Reset(s.signals...)
+	signal.Stop(s.caught)
 
-	for _, sig := range p.signals {
+	for _, sig := range s.signals {
 		if sig, ok := sig.(unix.Signal); ok && isRuntimeSignal(sig) {
 			ownproc.SetAction(sig, ownproc.SignalAction{})
 		}
 	}
 
-	close(p.caught)
-	<-p.done
-	p.caught = nil
-	if p.witness != nil {
-		p.witness.stop()
+	close(s.caught)
+	<-s.done
+	s.caught = nil
+	if s.witness != nil {
+		s.witness.stop()
 	}
 }
 
 // forwardSignals hands signals on: each to the child once.
-func (p *signalForwarder) forwardSignals() {
-	if p.caught == nil {
+func (s *signalForwarder) forwardSignals() {
+	if s.caught == nil {
 		return
 	}
-	defer close(p.done)
+	defer close(s.done)
 
-	for sig := range p.caught {
+	for sig := range s.caught {
 		n, _ := sig.(syscall.Signal)
 		switch n {
 		case unix.SIGTTIN:
 			// Of the terminal alone, and to the whole group.
 			continue
 		case unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP:
-			p.meant(n)
+			s.meant(n)
 		}
-		if !p.isGroupSignal(n) {
-			p.send(sig)
+		if !s.isGroupSignal(n) {
+			s.send(sig)
 		}
 	}
 }
 
 // isGroupSignal reports whether the child got the signal too. Without a witness that is taken for granted of what keys
 // send, as long as this process group is in front.
-func (p *signalForwarder) isGroupSignal(sig unix.Signal) bool {
-	if p.witness != nil {
-		if group, known := p.witness.matchGroupSignal(sig); known {
+func (s *signalForwarder) isGroupSignal(sig unix.Signal) bool {
+	if s.witness != nil {
+		if group, known := s.witness.matchGroupSignal(sig); known {
 			return group
 		}
 	}

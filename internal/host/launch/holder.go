@@ -274,9 +274,9 @@ func InheritWatch(pidfd, lock string) (*HolderWatch, error) {
 }
 
 // Wait blocks until the watched process is gone; each is called in between every so often.
-func (w *HolderWatch) Wait(every time.Duration, each func()) error {
+func (h *HolderWatch) Wait(every time.Duration, each func()) error {
 	for {
-		fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+		fds := []unix.PollFd{{Fd: int32(h.pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 		n, err := unix.Poll(fds, int(every.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -293,10 +293,10 @@ func (w *HolderWatch) Wait(every time.Duration, each func()) error {
 }
 
 // Process is the watched process's descriptor.
-func (w *HolderWatch) Process() int { return w.pidfd }
+func (h *HolderWatch) Process() int { return h.pidfd }
 
 // DropLease closes the holder's reference to the lease.
-func (w *HolderWatch) DropLease() error { return w.lock.Close() }
+func (h *HolderWatch) DropLease() error { return h.lock.Close() }
 
 func prctlGetSubreaper(out *int32) error {
 	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(out)), 0, 0, 0)

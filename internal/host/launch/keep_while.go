@@ -10,16 +10,16 @@ import (
 )
 
 // IsLeaseGone reports whether the lock's file has no name any more: the lease was taken over, or released.
-func (w *HolderWatch) IsLeaseGone() bool {
+func (h *HolderWatch) IsLeaseGone() bool {
 	var st unix.Stat_t
-	return unix.Fstat(int(w.lock.Fd()), &st) == nil && st.Nlink == 0
+	return unix.Fstat(int(h.lock.Fd()), &st) == nil && st.Nlink == 0
 }
 
 // WaitForNextStart keeps the lease while a next start of the command may come. It returns when that start has taken it
 // over (IsLeaseGone), or is not to be expected any more: file has been missing for rest (the user may be writing it
 // anew), parent (a pidfd) has ended, or most is over. inotify watches the files; changes that it does not report are
 // polled for, also if the user has no inotify instance left (inotify(7), max_user_instances).
-func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest time.Duration) {
+func (h *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest time.Duration) {
 	in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		in = -1
@@ -35,7 +35,7 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 	for end := time.Now().Add(most); ; {
 		// Before each check, or a change in between would be missed; and each time anew, since the file may be another
 		// one under the same name by now.
-		told := watched("/proc/self/fd/"+strconv.Itoa(int(w.lock.Fd()))) && watched(file)
+		told := watched("/proc/self/fd/"+strconv.Itoa(int(h.lock.Fd()))) && watched(file)
 		now, last := time.Now(), end
 		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 			missing = time.Time{}
@@ -49,7 +49,7 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 		}
 
 		left := last.Sub(now)
-		if left <= 0 || w.IsLeaseGone() {
+		if left <= 0 || h.IsLeaseGone() {
 			return
 		}
 

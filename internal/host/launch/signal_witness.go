@@ -108,35 +108,35 @@ func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 }
 
 // stop ends the witness.
-func (w *groupSignalCounter) stop() {
-	_ = w.answer.Close()
+func (g *groupSignalCounter) stop() {
+	_ = g.answer.Close()
 
 	// No other goroutine reaps it, so its PID is still its own.
-	_ = unix.Kill(w.pid, unix.SIGKILL)
+	_ = unix.Kill(g.pid, unix.SIGKILL)
 	for {
-		if _, err := unix.Wait4(w.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Wait4(g.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
 }
 
 // matchGroupSignal reports whether the signal came to the whole group; known is false when the witness does not answer.
-func (w *groupSignalCounter) matchGroupSignal(sig unix.Signal) (group, known bool) {
-	if w.silent || !w.updateCounts() {
+func (g *groupSignalCounter) matchGroupSignal(sig unix.Signal) (group, known bool) {
+	if g.silent || !g.updateCounts() {
 		// A late answer would be taken for the next one.
-		w.silent = true
+		g.silent = true
 		return false, false
 	}
-	if w.credit[sig] > 0 {
-		w.credit[sig]--
+	if g.credit[sig] > 0 {
+		g.credit[sig]--
 		return true, true
 	}
-	return time.Since(w.since[sig]) < groupWindow, true
+	return time.Since(g.since[sig]) < groupWindow, true
 }
 
 // updateCounts brings the counts up to date.
-func (w *groupSignalCounter) updateCounts() bool {
-	if unix.Kill(w.pid, askCountsSignal) != nil {
+func (g *groupSignalCounter) updateCounts() bool {
+	if unix.Kill(g.pid, askCountsSignal) != nil {
 		return false
 	}
 
@@ -145,8 +145,8 @@ func (w *groupSignalCounter) updateCounts() bool {
 
 	// It may have been stopped or killed. And this process may be stopped just now, for longer than any deadline.
 	for try := 0; err == nil && n == 0 && try < 10; try++ {
-		_ = w.answer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		n, err = w.answer.Read(told[:])
+		_ = g.answer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		n, err = g.answer.Read(told[:])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			n, err = 0, nil
 		}
@@ -156,14 +156,14 @@ func (w *groupSignalCounter) updateCounts() bool {
 		return false
 	}
 
-	for sig := range w.told {
+	for sig := range g.told {
 		count := binary.NativeEndian.Uint32(told[4*sig:])
 		switch {
-		case count != w.told[sig]:
-			w.credit[sig] += count - w.told[sig]
-			w.told[sig], w.since[sig] = count, time.Now()
-		case time.Since(w.since[sig]) > mergeWindow:
-			w.credit[sig] = 0
+		case count != g.told[sig]:
+			g.credit[sig] += count - g.told[sig]
+			g.told[sig], g.since[sig] = count, time.Now()
+		case time.Since(g.since[sig]) > mergeWindow:
+			g.credit[sig] = 0
 		}
 	}
 

@@ -120,13 +120,13 @@ func startChild(env []string) (*askedChild, error) {
 	return c, nil
 }
 
-func (c *askedChild) collectOutput(out, errs *os.File) {
+func (a *askedChild) collectOutput(out, errs *os.File) {
 	said := make(chan []byte, 1)
 	go func() { said <- readCapped(errs) }()
 	e := childEnd{out: readCapped(out)}
 	e.errors = <-said
-	e.state, e.err = c.process.Wait()
-	c.ended <- e
+	e.state, e.err = a.process.Wait()
+	a.ended <- e
 }
 
 // readCapped reads to the end and keeps the first MiB: a child that prints more must not block or fill the memory.
@@ -139,8 +139,8 @@ func readCapped(f *os.File) []byte {
 	return kept
 }
 
-func (e childEnd) parseAnswer() (Answer, error) {
-	for line := range bytes.Lines(e.out) {
+func (c childEnd) parseAnswer() (Answer, error) {
+	for line := range bytes.Lines(c.out) {
 		var m childMessage
 		if json.Unmarshal(line, &m) != nil || m.Schema != schema {
 			continue
@@ -152,12 +152,12 @@ func (e childEnd) parseAnswer() (Answer, error) {
 		return m.Answer, nil
 	}
 
-	how := fmt.Sprint(e.state)
-	if e.err != nil {
-		how = e.err.Error()
+	how := fmt.Sprint(c.state)
+	if c.err != nil {
+		how = c.err.Error()
 	}
 
-	if said := firstErrorLine(e.errors); said != "" {
+	if said := firstErrorLine(c.errors); said != "" {
 		how += ", " + said
 	}
 

@@ -82,19 +82,19 @@ type skippingWriter struct {
 	known int64
 }
 
-func (r *skippingWriter) Write(p []byte) (int, error) {
-	skip := min(r.known, int64(len(p)))
-	r.known -= skip
+func (s *skippingWriter) Write(p []byte) (int, error) {
+	skip := min(s.known, int64(len(p)))
+	s.known -= skip
 	if skip == int64(len(p)) {
 		return len(p), nil
 	}
 
-	n, err := r.file.Write(p[skip:])
+	n, err := s.file.Write(p[skip:])
 
 	return n + int(skip), err
 }
 
-func (r *skippingWriter) Close() error { return r.file.Close() }
+func (s *skippingWriter) Close() error { return s.file.Close() }
 
 // discardWriter leaves everything out.
 type discardWriter struct{}

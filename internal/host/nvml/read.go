@@ -22,7 +22,7 @@ type deviceAnswer struct {
 }
 
 // isComplete reports that all parts of the device were read.
-func (a *deviceAnswer) isComplete() bool { return a.done && a.device.Problem == "" }
+func (d *deviceAnswer) isComplete() bool { return d.done && d.device.Problem == "" }
 
 // Read reads what the query is about, and always the identity of each device. Links are read only if it wants all
 // devices. Read returns at the deadline. A device that is late has Problem "no answer within …" and the parts that it

@@ -31,8 +31,8 @@ const (
 
 // isAbsent reports whether the code means that this driver or device does not have the reading.
 // An older driver returns "invalid argument" for a field or sensor that it does not know.
-func (s returnCode) isAbsent() bool {
-	switch s {
+func (r returnCode) isAbsent() bool {
+	switch r {
 	case invalidArgument, notSupported, notFound, functionNotFound, noData, argumentVersion, deprecated:
 		return true
 	}
@@ -40,8 +40,8 @@ func (s returnCode) isAbsent() bool {
 }
 
 // fatalProblem reports whether the device will answer no more calls, and returns the text for its Problem.
-func (s returnCode) fatalProblem() (string, bool) {
-	switch s {
+func (r returnCode) fatalProblem() (string, bool) {
+	switch r {
 	case gpuIsLost:
 		return "GPU is lost", true
 	case resetRequired:

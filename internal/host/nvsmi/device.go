@@ -168,20 +168,20 @@ func eventName(element string) string {
 	return ""
 }
 
-func (r *xmlRemap) toRemappedRows() *gpu.RemappedRows {
-	corrected, uncorrected := parseCount(r.Corrected), parseCount(r.Uncorrected)
+func (x *xmlRemap) toRemappedRows() *gpu.RemappedRows {
+	corrected, uncorrected := parseCount(x.Corrected), parseCount(x.Uncorrected)
 	if corrected == nil || uncorrected == nil {
 		return nil
 	}
-	return &gpu.RemappedRows{Correctable: int(*corrected), Uncorrectable: int(*uncorrected), Pending: isYes(r.Pending), Failed: isYes(r.Failure)}
+	return &gpu.RemappedRows{Correctable: int(*corrected), Uncorrectable: int(*uncorrected), Pending: isYes(x.Pending), Failed: isYes(x.Failure)}
 }
 
-func (r *xmlRetired) toRetiredPages() *gpu.RetiredPages {
-	single, double := parseCount(r.Single), parseCount(r.Double)
+func (x *xmlRetired) toRetiredPages() *gpu.RetiredPages {
+	single, double := parseCount(x.Single), parseCount(x.Double)
 	if single == nil || double == nil {
 		return nil
 	}
-	return &gpu.RetiredPages{SingleBit: int(*single), DoubleBit: int(*double), Pending: isYes(r.Pending) || isYes(r.PendingOld)}
+	return &gpu.RetiredPages{SingleBit: int(*single), DoubleBit: int(*double), Pending: isYes(x.Pending) || isYes(x.PendingOld)}
 }
 
 // recoveryAction reads the newer element, or the two that it replaced.
@@ -208,8 +208,8 @@ func (g *xmlGPU) recoveryAction() string {
 }
 
 // listFaults lists what is wrong with the fabric, in the words of the NVML reader; nil where the driver does not say.
-func (f *xmlFabric) listFaults() []string {
-	if strings.TrimSpace(f.State) != "Completed" {
+func (x *xmlFabric) listFaults() []string {
+	if strings.TrimSpace(x.State) != "Completed" {
 		return nil
 	}
 	out := []string{}
@@ -217,10 +217,10 @@ func (f *xmlFabric) listFaults() []string {
 		word  string
 		wrong bool
 	}{
-		{"probe_failed", !slices.Contains([]string{"", "Success", "N/A"}, strings.TrimSpace(f.Status))},
-		{"degraded_bandwidth", strings.TrimSpace(f.Bandwidth) == "Degraded"},
-		{"route_unhealthy", strings.TrimSpace(f.Unhealthy) == "True"},
-		{"incorrect_configuration", !slices.Contains([]string{"", "None", "N/A"}, strings.TrimSpace(f.Configuration))},
+		{"probe_failed", !slices.Contains([]string{"", "Success", "N/A"}, strings.TrimSpace(x.Status))},
+		{"degraded_bandwidth", strings.TrimSpace(x.Bandwidth) == "Degraded"},
+		{"route_unhealthy", strings.TrimSpace(x.Unhealthy) == "True"},
+		{"incorrect_configuration", !slices.Contains([]string{"", "None", "N/A"}, strings.TrimSpace(x.Configuration))},
 	} {
 		if w.wrong {
 			out = append(out, w.word)
@@ -239,12 +239,12 @@ func computeMode(s string) string {
 }
 
 // toProcess converts one <process_info>; ok is false if it has no PID.
-func (p *xmlProcess) toProcess() (gpu.Process, bool) {
-	pid := parseWhole(p.PID, "")
+func (x *xmlProcess) toProcess() (gpu.Process, bool) {
+	pid := parseWhole(x.PID, "")
 	if pid == nil || *pid <= 0 {
 		return gpu.Process{}, false
 	}
-	return gpu.Process{PID: *pid, Memory: parseMemory(p.Memory), Command: cleanWord(p.Name), Kind: parseKind(p.Type)}, true
+	return gpu.Process{PID: *pid, Memory: parseMemory(x.Memory), Command: cleanWord(x.Name), Kind: parseKind(x.Type)}, true
 }
 
 // parseKind reads "C", "G", "C+G", and with MPS "M+C" and "M+C+G".

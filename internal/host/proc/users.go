@@ -156,24 +156,24 @@ func eachEntry(path string, each func(id uint32, name string)) {
 	}
 }
 
-func (n *userNames) lookupName(uid uint32) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ids.Hides(uid) {
+func (u *userNames) lookupName(uid uint32) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids.Hides(uid) {
 		return space.HiddenUser
 	}
-	if name, ok := n.known[uid]; ok {
+	if name, ok := u.known[uid]; ok {
 		return name
 	}
 
 	name := strconv.FormatUint(uint64(uid), 10)
-	if n.ask {
+	if u.ask {
 		if found, ok := getent(uid); ok {
 			name = found
 		}
 	}
 
-	n.known[uid] = name
+	u.known[uid] = name
 
 	return name
 }

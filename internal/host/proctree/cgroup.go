@@ -71,11 +71,11 @@ func removeStaleCgroups(parent string) {
 }
 
 // listMembers lists the processes in the cgroup and in cgroups below it.
-func (g *cgroup) listMembers() (pids []int) {
-	if g == nil {
+func (c *cgroup) listMembers() (pids []int) {
+	if c == nil {
 		return nil
 	}
-	for _, dir := range cgroupfs.Folders(g.dir) {
+	for _, dir := range cgroupfs.Folders(c.dir) {
 		pids = append(pids, cgroupfs.Processes(dir)...)
 	}
 	return pids
@@ -83,23 +83,23 @@ func (g *cgroup) listMembers() (pids []int) {
 
 // killMembers moves the spared processes out of the cgroup, and ends all that are in it. One in a cgroup below stays
 // there, because that may have limits, or be the wall of a job; then Kill ends the others one by one.
-func (g *cgroup) killMembers(spared []int) {
-	if g == nil {
+func (c *cgroup) killMembers(spared []int) {
+	if c == nil {
 		return
 	}
-	own := cgroupfs.Processes(g.dir)
+	own := cgroupfs.Processes(c.dir)
 	stays := func(pid int) bool { return !slices.Contains(own, pid) }
-	if !slices.ContainsFunc(spared, stays) && g.moveOut(spared) {
+	if !slices.ContainsFunc(spared, stays) && c.moveOut(spared) {
 		// If that fails, Kill ends them one by one.
-		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+		_ = os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
 // moveOut moves processes to the parent cgroup, which is that of this process. ok is false if one could not be moved.
-func (g *cgroup) moveOut(pids []int) (ok bool) {
+func (c *cgroup) moveOut(pids []int) (ok bool) {
 	ok = true
 	for _, pid := range pids {
-		err := os.WriteFile(filepath.Join(filepath.Dir(g.dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		err := os.WriteFile(filepath.Join(filepath.Dir(c.dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		ok = ok && (err == nil || errors.Is(err, unix.ESRCH))
 	}
 	return ok
@@ -107,19 +107,19 @@ func (g *cgroup) moveOut(pids []int) (ok bool) {
 
 // emptyAndRemove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups
 // that the command made below, because those may have limits; then the cgroup stays.
-func (g *cgroup) emptyAndRemove() {
-	if g == nil {
+func (c *cgroup) emptyAndRemove() {
+	if c == nil {
 		return
 	}
 	for try := range 20 {
 		// The processes may start others meanwhile, and one that ends is in it to its end.
-		if cgroupfs.Prune(g.dir) {
+		if cgroupfs.Prune(c.dir) {
 			break
 		}
-		g.moveOut(cgroupfs.Processes(g.dir))
+		c.moveOut(cgroupfs.Processes(c.dir))
 		time.Sleep(time.Duration(try) * time.Millisecond)
 	}
-	if g.file != nil {
-		_ = g.file.Close()
+	if c.file != nil {
+		_ = c.file.Close()
 	}
 }

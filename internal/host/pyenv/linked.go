@@ -49,10 +49,10 @@ type limitedReader struct {
 	left int
 }
 
-func (r *limitedReader) ReadAt(p []byte, at int64) (int, error) {
-	r.left -= len(p)
-	if r.left < 0 {
+func (l *limitedReader) ReadAt(p []byte, at int64) (int, error) {
+	l.left -= len(p)
+	if l.left < 0 {
 		return 0, errors.New("its tables are too large")
 	}
-	return r.file.ReadAt(p, at)
+	return l.file.ReadAt(p, at)
 }

@@ -175,7 +175,7 @@ func (f *Folder) eachUser(path, sub string, each func(r *entryReader, dir *os.Fi
 }
 
 // addUserLeases notes the live leases of one user.
-func (s *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) error {
+func (u *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) error {
 	names, err := dir.Readdirnames(maxNamesPerUser)
 	if err != nil && len(names) == 0 {
 		return nil //nolint:nilerr // an empty folder (io.EOF), or one that cannot be read
@@ -197,7 +197,7 @@ func (s *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) e
 		if err == nil && alive {
 			_, hashes, _ := strings.Cut(name, "-")
 			for _, h := range strings.Split(hashes, "+") {
-				s.Leased[h] = true
+				u.Leased[h] = true
 			}
 		}
 	}

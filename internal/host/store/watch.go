@@ -143,9 +143,9 @@ func (w *Watcher) closeAll() bool {
 	return true
 }
 
-func (d *watchedFolder) close() {
-	if d.dir != nil {
-		_ = d.dir.Close()
+func (w *watchedFolder) close() {
+	if w.dir != nil {
+		_ = w.dir.Close()
 	}
 }
 
@@ -331,15 +331,15 @@ func (w *Watcher) pollLock(e watchedFile, d *watchedFolder) {
 	}
 }
 
-func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
+func (w *watchedFolder) isFileLocked(f *Folder, name string) bool {
 	alive := false
-	raw, err := d.dir.SyscallConn()
+	raw, err := w.dir.SyscallConn()
 	if err != nil {
 		return false
 	}
 
 	_ = raw.Control(func(dir uintptr) {
-		fd, err := f.newReader().openRegular(int(dir), name, &d.uid)
+		fd, err := f.newReader().openRegular(int(dir), name, &w.uid)
 		if err != nil {
 			return
 		}

@@ -290,7 +290,7 @@ type ForeignError struct {
 	UID  uint32 // its owner
 }
 
-func (e *ForeignError) Error() string { return fmt.Sprintf("%s belongs to uid %d", e.Path, e.UID) }
+func (f *ForeignError) Error() string { return fmt.Sprintf("%s belongs to uid %d", f.Path, f.UID) }
 
 // Own opens the caller's own folder of that name in d, which it makes where it is missing, and gives it exactly this
 // mode. Where something else has the name the error is a *ForeignError.

@@ -8,7 +8,7 @@ func OpenAtParts(dirFD int, path string, flags int) (int, error) {
 
 func (d *Dir) Fresh() error { return d.checkFresh() }
 
-func (a *StagedFolder) Unplaced() string { return a.name }
+func (s *StagedFolder) Unplaced() string { return s.name }
 
 // HasAlone is isPrivateIn for tests.
 var HasAlone = isPrivateIn

@@ -72,20 +72,20 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 
 // resolveLeaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it
 // is one of /proc, or is not to be followed.
-func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err error) {
+func (p *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err error) {
 	for {
-		for len(w.rest) > 1 || len(w.rest) == 1 && w.rest[0] == ".." {
-			if err := w.walkPart(true); err != nil {
+		for len(p.rest) > 1 || len(p.rest) == 1 && p.rest[0] == ".." {
+			if err := p.walkPart(true); err != nil {
 				return "", 0, err
 			}
 		}
 
-		if len(w.rest) == 0 {
+		if len(p.rest) == 0 {
 			return ".", unix.S_IFDIR, nil
 		}
 
-		name = w.rest[0]
-		fd, st, err := openPath(w.at, name, unix.O_NOFOLLOW)
+		name = p.rest[0]
+		fd, st, err := openPath(p.at, name, unix.O_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
 			return name, 0, nil
 		}
@@ -99,7 +99,7 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 			return name, kind, nil
 		}
 
-		link, err := readTrustedLink(fd, filepath.Join(w.path, name), &st)
+		link, err := readTrustedLink(fd, filepath.Join(p.path, name), &st)
 		_ = unix.Close(fd)
 		if errors.Is(err, errMagic) {
 			return name, kind, nil
@@ -108,8 +108,8 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 			return "", 0, err
 		}
 
-		w.rest = nil
-		err = w.followLink(link)
+		p.rest = nil
+		err = p.followLink(link)
 		if err != nil {
 			return "", 0, err
 		}
@@ -137,10 +137,10 @@ func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, 
 
 // checkWritable is an error for what another user may have put into a folder for the caller to write into: the rules of
 // fs.protected_regular, fs.protected_fifos and fs.protected_hardlinks, wherever others may write.
-func (w *pathWalker) checkWritable(fd int, name string) error {
+func (p *pathWalker) checkWritable(fd int, name string) error {
 	var file, dir unix.Stat_t
-	path := filepath.Join(w.path, name)
-	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(w.at, &dir)); err != nil {
+	path := filepath.Join(p.path, name)
+	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(p.at, &dir)); err != nil {
 		return err
 	}
 
@@ -153,7 +153,7 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 		return errors.New("it is neither a file nor a pipe")
 	}
 
-	if isTrusted(dir.Uid) && !canOthersWrite(w.path, &dir, w.shut.depth > 0) {
+	if isTrusted(dir.Uid) && !canOthersWrite(p.path, &dir, p.shut.depth > 0) {
 		return nil
 	}
 

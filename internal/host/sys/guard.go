@@ -82,18 +82,18 @@ type privateDepth struct {
 }
 
 // afterStep is what holds after a step to an open folder. Up, it counts down; where a link leads, it begins anew.
-func (s privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t) privateDepth {
+func (p privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t) privateDepth {
 	own := st.Uid == uint32(os.Geteuid()) && st.Mode&0o011 == 0 //nolint:gosec // a uid
 	switch {
 	case magic || name == "/" || name == ".":
-		s = privateDepth{}
-	case s.depth > 0 && name == "..":
-		s.depth--
-	case s.depth > 0:
-		s.depth++
+		p = privateDepth{}
+	case p.depth > 0 && name == "..":
+		p.depth--
+	case p.depth > 0:
+		p.depth++
 	}
 
-	if s.depth == 0 && !own {
+	if p.depth == 0 && !own {
 		return privateDepth{}
 	}
 
@@ -101,13 +101,13 @@ func (s privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t
 	switch {
 	case !known:
 		return privateDepth{}
-	case own && (s.depth == 0 || mount != s.mount):
+	case own && (p.depth == 0 || mount != p.mount):
 		return privateDepth{1, mount}
-	case mount != s.mount:
+	case mount != p.mount:
 		return privateDepth{}
 	}
 
-	return s
+	return p
 }
 
 // mountID is the number of the mount that an open folder is on; before Linux 5.8 it is not known.

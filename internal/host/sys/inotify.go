@@ -31,8 +31,8 @@ func NewInotify() (*Inotify, error) {
 }
 
 // Add begins to watch a path for changes of these kinds.
-func (n *Inotify) Add(path string, what uint32) (watch int32, err error) {
-	raw, err := n.SyscallConn()
+func (i *Inotify) Add(path string, what uint32) (watch int32, err error) {
+	raw, err := i.SyscallConn()
 	if err != nil {
 		return -1, err
 	}
@@ -46,9 +46,9 @@ func (n *Inotify) Add(path string, what uint32) (watch int32, err error) {
 }
 
 // Read waits for changes. Only one goroutine may call it.
-func (n *Inotify) Read() (events []inotifyEvent, err error) { //nolint:revive // callers only range over them
-	size, err := n.File.Read(n.buf)
-	for rest := n.buf[:max(size, 0)]; len(rest) >= unix.SizeofInotifyEvent; {
+func (i *Inotify) Read() (events []inotifyEvent, err error) { //nolint:revive // callers only range over them
+	size, err := i.File.Read(i.buf)
+	for rest := i.buf[:max(size, 0)]; len(rest) >= unix.SizeofInotifyEvent; {
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
 		name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:end], []byte{0})
 		events = append(events, inotifyEvent{int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]), string(name)}) //nolint:gosec // inotify(7): it is signed

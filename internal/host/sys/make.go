@@ -84,24 +84,24 @@ func (d *Dir) checkFresh() error {
 }
 
 // Place gives the folder the name that it is for, if that is free: else the error is os.ErrExist.
-func (a *StagedFolder) Place(as string) error {
-	err := a.parent.Move(a.name, a.parent, as)
-	a.Placed = err == nil
+func (s *StagedFolder) Place(as string) error {
+	err := s.parent.Move(s.name, s.parent, as)
+	s.Placed = err == nil
 	return err
 }
 
 // Replace gives the folder the name that it is for in place of an empty folder.
-func (a *StagedFolder) Replace(as string) error {
-	err := a.parent.Rename(a.name, as)
-	a.Placed = err == nil
+func (s *StagedFolder) Replace(as string) error {
+	err := s.parent.Rename(s.name, as)
+	s.Placed = err == nil
 	return err
 }
 
 // Discard closes the folder, and removes it if it is empty and still aside.
-func (a *StagedFolder) Discard() {
-	_ = a.Close()
-	if !a.Placed {
-		_ = a.parent.Rmdir(a.name)
+func (s *StagedFolder) Discard() {
+	_ = s.Close()
+	if !s.Placed {
+		_ = s.parent.Rmdir(s.name)
 	}
 }
 

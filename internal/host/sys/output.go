@@ -92,25 +92,25 @@ func readPipe(output *io.Writer, to *Bounded) (*outputPipe, error) {
 }
 
 // copyOutput reads what the program writes, until nobody has the pipe open any more.
-func (s *outputPipe) copyOutput() {
-	defer close(s.over)
-	if _, err := io.Copy(s.to, s.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+func (o *outputPipe) copyOutput() {
+	defer close(o.over)
+	if _, err := io.Copy(o.to, o.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		// It printed too much, and is to hear of that.
-		_ = s.read.Close()
+		_ = o.read.Close()
 	}
 }
 
 // readRest reads what the program has written before its end, which is all in the pipe by now.
-func (s *outputPipe) readRest(end time.Time) {
+func (o *outputPipe) readRest(end time.Time) {
 	select {
-	case <-s.over:
+	case <-o.over:
 		return
 	case <-time.After(time.Until(end)):
 	}
 
-	_ = s.read.SetReadDeadline(time.Now())
-	<-s.over
-	conn, err := s.read.SyscallConn()
+	_ = o.read.SetReadDeadline(time.Now())
+	<-o.over
+	conn, err := o.read.SyscallConn()
 	if err != nil {
 		return
 	}
@@ -120,9 +120,9 @@ func (s *outputPipe) readRest(end time.Time) {
 		part := make([]byte, 64<<10)
 		n, err := unix.Read(int(fd), part)
 		if err == nil || errors.Is(err, unix.EAGAIN) {
-			_, _ = s.to.Write(part[:max(n, 0)])
+			_, _ = o.to.Write(part[:max(n, 0)])
 		}
 	})
 }
 
-func (s *outputPipe) close() { _, _ = s.read.Close(), s.write.Close() }
+func (o *outputPipe) close() { _, _ = o.read.Close(), o.write.Close() }

@@ -92,60 +92,60 @@ func pathParts(path string) []string {
 }
 
 // walkPart goes one part further, or to where it leads if it is a link.
-func (w *pathWalker) walkPart(follow bool) error {
-	part := w.rest[0]
-	w.rest = w.rest[1:]
-	link, err := w.openPart(part)
+func (p *pathWalker) walkPart(follow bool) error {
+	part := p.rest[0]
+	p.rest = p.rest[1:]
+	link, err := p.openPart(part)
 	switch {
 	case link == "":
 		return err
-	case len(w.rest) == 0 && !follow:
+	case len(p.rest) == 0 && !follow:
 		return unix.ELOOP
 	}
 
-	return w.followLink(link)
+	return p.followLink(link)
 }
 
 // followLink puts what a link says before the rest of the way.
-func (w *pathWalker) followLink(link string) error {
-	w.links++
-	if w.links > 40 {
+func (p *pathWalker) followLink(link string) error {
+	p.links++
+	if p.links > 40 {
 		// path_resolution(7).
 		return unix.ELOOP
 	}
 
-	w.rest = append(pathParts(link), w.rest...)
+	p.rest = append(pathParts(link), p.rest...)
 	if !filepath.IsAbs(link) {
 		return nil
 	}
 
-	_, err := w.openPart("/")
+	_, err := p.openPart("/")
 
 	return err
 }
 
-func (w *pathWalker) close() {
-	if w.at >= 0 {
-		_ = unix.Close(w.at)
+func (p *pathWalker) close() {
+	if p.at >= 0 {
+		_ = unix.Close(p.at)
 	}
 }
 
 // openPart opens the next folder, or returns the target if name is a link.
-func (w *pathWalker) openPart(name string) (link string, err error) {
+func (p *pathWalker) openPart(name string) (link string, err error) {
 	path := "/"
 	if name != "/" {
-		path = filepath.Join(w.path, name)
+		path = filepath.Join(p.path, name)
 	}
 
-	at := w.at
+	at := p.at
 	if at < 0 {
 		at = unix.AT_FDCWD
 	}
 
 	magic := false
 	fd, st, err := openPath(at, name, unix.O_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) && w.mode != 0 {
-		fd, st, err = w.makePart(name)
+	if errors.Is(err, unix.ENOENT) && p.mode != 0 {
+		fd, st, err = p.makePart(name)
 	}
 
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -163,9 +163,9 @@ func (w *pathWalker) openPart(name string) (link string, err error) {
 		return "", err
 	}
 
-	w.shut = w.shut.afterStep(name, magic, fd, &st)
-	if w.judge != nil {
-		err = w.judge(path, &st, w.shut.depth > 0)
+	p.shut = p.shut.afterStep(name, magic, fd, &st)
+	if p.judge != nil {
+		err = p.judge(path, &st, p.shut.depth > 0)
 	}
 
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -177,19 +177,19 @@ func (w *pathWalker) openPart(name string) (link string, err error) {
 		return "", err
 	}
 
-	w.close()
-	w.at, w.path = fd, path
+	p.close()
+	p.at, p.path = fd, path
 
 	return "", nil
 }
 
 // makePart makes a folder, unless another process was faster, and opens what has the name then.
-func (w *pathWalker) makePart(name string) (fd int, st unix.Stat_t, err error) {
-	err = unix.Mkdirat(w.at, name, w.mode)
+func (p *pathWalker) makePart(name string) (fd int, st unix.Stat_t, err error) {
+	err = unix.Mkdirat(p.at, name, p.mode)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, st, err
 	}
-	return openPath(w.at, name, unix.O_NOFOLLOW)
+	return openPath(p.at, name, unix.O_NOFOLLOW)
 }
 
 // openat is openat(2), a variable for tests.

@@ -32,25 +32,25 @@ type tailedFile struct {
 	told int
 }
 
-func (f *tailedFile) closeFile() {
-	if f.open != nil {
-		_ = f.open.Close()
-		f.open = nil
+func (t *tailedFile) closeFile() {
+	if t.open != nil {
+		_ = t.open.Close()
+		t.open = nil
 	}
 }
 
 // rotatedPath is the path of a full file after rotation.
-func (f *tailedFile) rotatedPath() string { return f.path + ".1" }
+func (t *tailedFile) rotatedPath() string { return t.path + ".1" }
 
 // openAtLastLines opens the file at its last lines.
-func (f *tailedFile) openAtLastLines(last int) {
+func (t *tailedFile) openAtLastLines(last int) {
 	var size int64
-	f.old, _ = os.Stat(f.rotatedPath())
-	if f.openRegular(f.path) {
-		if info, err := f.open.Stat(); err == nil {
+	t.old, _ = os.Stat(t.rotatedPath())
+	if t.openRegular(t.path) {
+		if info, err := t.open.Stat(); err == nil {
 			size = info.Size()
 		}
-		f.at = size
+		t.at = size
 	}
 
 	if last <= 0 {
@@ -58,16 +58,16 @@ func (f *tailedFile) openAtLastLines(last int) {
 	}
 
 	found := 0
-	if f.open != nil {
-		f.at, found = findLastLines(f.open, size, last)
+	if t.open != nil {
+		t.at, found = findLastLines(t.open, size, last)
 	}
 
 	if found >= last {
 		return
 	}
 
-	older := tailedFile{path: f.path}
-	if !older.openRegular(f.rotatedPath()) {
+	older := tailedFile{path: t.path}
+	if !older.openRegular(t.rotatedPath()) {
 		return
 	}
 
@@ -83,8 +83,8 @@ func (f *tailedFile) openAtLastLines(last int) {
 		return
 	}
 
-	f.closeFile()
-	f.open, f.at, f.old = older.open, older.at, nil
+	t.closeFile()
+	t.open, t.at, t.old = older.open, older.at, nil
 }
 
 // InodeAndSize returns inode and size of a file, for ResumeFile. The inode is 0 if there is no file.
@@ -97,26 +97,26 @@ func InodeAndSize(path string) (inode uint64, offset int64) {
 }
 
 // openAtOffset opens the file with that inode at an offset.
-func (f *tailedFile) openAtOffset(inode uint64, offset int64) {
-	for _, path := range []string{f.path, f.rotatedPath()} {
-		if number, size := InodeAndSize(path); number == inode && size >= offset && f.openRegular(path) {
-			f.at = offset
-			f.clearOldIfRotated(path)
+func (t *tailedFile) openAtOffset(inode uint64, offset int64) {
+	for _, path := range []string{t.path, t.rotatedPath()} {
+		if number, size := InodeAndSize(path); number == inode && size >= offset && t.openRegular(path) {
+			t.at = offset
+			t.clearOldIfRotated(path)
 			return
 		}
 	}
-	if inode != 0 && f.openRegular(f.rotatedPath()) {
+	if inode != 0 && t.openRegular(t.rotatedPath()) {
 		// It was full more than once.
-		f.clearOldIfRotated(f.rotatedPath())
+		t.clearOldIfRotated(t.rotatedPath())
 	} else {
-		f.openRegular(f.path)
+		t.openRegular(t.path)
 	}
 }
 
 // clearOldIfRotated drops old for a file that was opened as PATH.1: no other file was PATH.1 before it.
-func (f *tailedFile) clearOldIfRotated(path string) {
-	if path != f.path {
-		f.old = nil
+func (t *tailedFile) clearOldIfRotated(path string) {
+	if path != t.path {
+		t.old = nil
 	}
 }
 
@@ -151,7 +151,7 @@ func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 }
 
 // openRegular opens a regular file at its beginning. It refuses other files, which may block or never end.
-func (f *tailedFile) openRegular(path string) bool {
+func (t *tailedFile) openRegular(path string) bool {
 	opened, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -162,121 +162,121 @@ func (f *tailedFile) openRegular(path string) bool {
 		return false
 	}
 
-	f.closeFile()
-	f.open, f.at, f.left = opened, 0, false
-	f.old, _ = os.Stat(f.rotatedPath())
+	t.closeFile()
+	t.open, t.at, t.left = opened, 0, false
+	t.old, _ = os.Stat(t.rotatedPath())
 
 	return true
 }
 
 // readMore reads more text, and reports whether there was any.
-func (f *tailedFile) readMore() bool {
-	for f.open != nil || f.openSuccessor(nil) {
-		if f.readPart() {
+func (t *tailedFile) readMore() bool {
+	for t.open != nil || t.openSuccessor(nil) {
+		if t.readPart() {
 			return true
 		}
-		if !f.followRotation() {
+		if !t.followRotation() {
 			return false
 		}
 	}
 	return false
 }
 
-func (f *tailedFile) readPart() bool {
+func (t *tailedFile) readPart() bool {
 	const part = 32 << 10
-	f.text = append(f.text[:0], f.text[f.told:]...)
-	f.told = 0
-	have := len(f.text)
-	f.text = append(f.text, make([]byte, part)...)
-	n, _ := f.open.ReadAt(f.text[have:], f.at)
-	f.text = f.text[:have+n]
-	f.at += int64(n)
+	t.text = append(t.text[:0], t.text[t.told:]...)
+	t.told = 0
+	have := len(t.text)
+	t.text = append(t.text, make([]byte, part)...)
+	n, _ := t.open.ReadAt(t.text[have:], t.at)
+	t.text = t.text[:have+n]
+	t.at += int64(n)
 
 	return n > 0
 }
 
 // followRotation decides what to read after the end of the open file, and reports whether there may be more.
-func (f *tailedFile) followRotation() bool {
-	mine, err := f.open.Stat()
+func (t *tailedFile) followRotation() bool {
+	mine, err := t.open.Stat()
 	if err != nil {
 		return false
 	}
 
-	if mine.Size() < f.at {
+	if mine.Size() < t.at {
 		// It was truncated.
-		f.at = 0
+		t.at = 0
 		return true
 	}
 
-	named, err := os.Stat(f.path)
+	named, err := os.Stat(t.path)
 	switch st, _ := mine.Sys().(*syscall.Stat_t); {
 	case err != nil && st != nil && st.Nlink == 0:
 		// Deleted: while it is open, the kernel does not report that its folder is gone too.
-		f.closeFile()
+		t.closeFile()
 		return false
 	case err != nil || os.SameFile(mine, named):
 		// Nothing new, or between the two steps of a rotation.
 		return false
-	case !f.left:
+	case !t.left:
 		// Something may have been written before it was renamed.
-		f.left = true
+		t.left = true
 		return true
 	}
 
-	return f.openSuccessor(mine)
+	return t.openSuccessor(mine)
 }
 
 // openSuccessor opens the file after mine, which was open until now; mine is nil if no file was open.
-func (f *tailedFile) openSuccessor(mine os.FileInfo) bool {
-	next := &tailedFile{path: f.path}
-	if !next.openRegular(f.path) {
+func (t *tailedFile) openSuccessor(mine os.FileInfo) bool {
+	next := &tailedFile{path: t.path}
+	if !next.openRegular(t.path) {
 		return false
 	}
 
 	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise
 	// there was more than one rotation, and the file that is PATH.1 now is next.
-	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.isOldRotated(between) {
-		_ = next.openRegular(f.rotatedPath())
+	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !t.isOldRotated(between) {
+		_ = next.openRegular(t.rotatedPath())
 	}
 
-	f.closeFile()
-	f.open, f.at, f.left, f.old = next.open, 0, false, next.old
+	t.closeFile()
+	t.open, t.at, t.left, t.old = next.open, 0, false, next.old
 
 	return true
 }
 
 // isOldRotated reports whether old is the PATH.1 from the time when the open file was opened. It compares times too,
 // because an inode number is used again after its file is gone.
-func (f *tailedFile) isOldRotated(old os.FileInfo) bool {
-	return f.old != nil && os.SameFile(f.old, old) && f.old.ModTime().Equal(old.ModTime())
+func (t *tailedFile) isOldRotated(old os.FileInfo) bool {
+	return t.old != nil && os.SameFile(t.old, old) && t.old.ModTime().Equal(old.ModTime())
 }
 
 // takeLine returns the next line of the text; with all, also one without an end.
-func (f *tailedFile) takeLine(all bool) (Line, bool) {
+func (t *tailedFile) takeLine(all bool) (Line, bool) {
 	for {
-		rest := f.text[f.told:]
+		rest := t.text[t.told:]
 		i := bytes.IndexAny(rest, "\r\n")
 		switch {
 		case len(rest) == 0:
 			return Line{}, false
 		case i >= 0 && rest[i] == '\n':
-			return f.nextLine(rest[:i], 1, false), true
+			return t.nextLine(rest[:i], 1, false), true
 		case i >= 0 && i+1 < len(rest) && rest[i+1] == '\n':
-			return f.nextLine(rest[:i], 2, false), true
+			return t.nextLine(rest[:i], 2, false), true
 		case i == 0 && len(rest) > 1:
 			// The line before the carriage return was returned.
-			f.told++
+			t.told++
 		case i > 0 && (i+1 < len(rest) || all):
-			return f.nextLine(rest[:i], 1, true), true
+			return t.nextLine(rest[:i], 1, true), true
 		case i < 0 && (all || len(rest) >= maxLineSize):
-			return f.nextLine(rest, 0, false), true
+			return t.nextLine(rest, 0, false), true
 		default:
 			return Line{}, false
 		}
 	}
 }
 
-func (f *tailedFile) nextLine(text []byte, end int, over bool) Line {
-	f.told += len(text) + end
-	return Line{File: f.number, Text: text, Over: over}
+func (t *tailedFile) nextLine(text []byte, end int, over bool) Line {
+	t.told += len(text) + end
+	return Line{File: t.number, Text: text, Over: over}
 }

@@ -20,8 +20,8 @@ type DevRoot string
 
 // TellUser writes a line on each terminal that belongs to a user and takes messages, but not on the device except (0:
 // none), and returns on how many.
-func (b DevRoot) TellUser(uid uint32, line string, except uint64) (told int) {
-	for _, path := range b.listTerminals() {
+func (d DevRoot) TellUser(uid uint32, line string, except uint64) (told int) {
+	for _, path := range d.listTerminals() {
 		if writeLine(path, uid, line, func(device uint64) bool { return device != except }) {
 			told++
 		}
@@ -31,15 +31,15 @@ func (b DevRoot) TellUser(uid uint32, line string, except uint64) (told int) {
 
 // TellProcess writes a line for the user of a process: on the terminal of the process if that belongs to the user, else
 // on all of the user's.
-func (b DevRoot) TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
+func (d DevRoot) TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
 	if p, ok := sys.ReadProcess(pid); ok && p.Start == start && p.Terminal != 0 {
-		for _, path := range b.listTerminals() {
+		for _, path := range d.listTerminals() {
 			if writeLine(path, uid, line, func(device uint64) bool { return device == p.Terminal }) {
 				return 1
 			}
 		}
 	}
-	return b.TellUser(uid, line, 0)
+	return d.TellUser(uid, line, 0)
 }
 
 // OwnTerminal is the terminal of this process's standard error; 0: it is none.
@@ -52,9 +52,9 @@ func OwnTerminal() uint64 {
 }
 
 // listTerminals are pseudo terminals and those of the console. Serial lines are left out: their opening may wait.
-func (b DevRoot) listTerminals() (paths []string) {
+func (d DevRoot) listTerminals() (paths []string) {
 	for _, pattern := range []string{"dev/pts/[0-9]*", "dev/tty[0-9]*"} {
-		found, _ := filepath.Glob(filepath.Join(string(b), pattern))
+		found, _ := filepath.Glob(filepath.Join(string(d), pattern))
 		paths = append(paths, found...)
 	}
 	return paths

@@ -169,12 +169,12 @@ type hereDocument struct {
 	chomp bool
 }
 
-func (d hereDocument) isEnd(line string) bool {
+func (h hereDocument) isEnd(line string) bool {
 	line = strings.TrimRight(line, "\r")
-	if d.chomp {
+	if h.chomp {
 		line = strings.TrimLeft(line, "\t")
 	}
-	return line == d.name
+	return line == h.name
 }
 
 // hereDocuments are those that an instruction begins: RUN, COPY and ADD may, unless they have a list in JSON.

@@ -151,20 +151,20 @@ type lineState struct {
 	follows bool
 }
 
-func (s *lineState) startsStatement() bool { return s.quote == "" && s.depth == 0 && !s.follows }
+func (l *lineState) startsStatement() bool { return l.quote == "" && l.depth == 0 && !l.follows }
 
 // readLine reads one line of Python as far as its strings, comments and brackets go.
-func (s *lineState) readLine(row string) {
-	s.follows = false
+func (l *lineState) readLine(row string) {
+	l.follows = false
 	for i := 0; i < len(row); i++ {
 		rest := row[i:]
-		if s.quote != "" {
+		if l.quote != "" {
 			switch {
 			case rest[0] == '\\':
 				i++
-			case strings.HasPrefix(rest, s.quote):
-				i += len(s.quote) - 1
-				s.quote = ""
+			case strings.HasPrefix(rest, l.quote):
+				i += len(l.quote) - 1
+				l.quote = ""
 			}
 			continue
 		}
@@ -173,22 +173,22 @@ func (s *lineState) readLine(row string) {
 		case '#':
 			return
 		case '(', '[', '{':
-			s.depth++
+			l.depth++
 		case ')', ']', '}':
-			s.depth = max(0, s.depth-1)
+			l.depth = max(0, l.depth-1)
 		case '\\':
-			s.follows = strings.TrimSpace(rest[1:]) == ""
+			l.follows = strings.TrimSpace(rest[1:]) == ""
 		case '"', '\'':
-			s.quote = rest[:1]
+			l.quote = rest[:1]
 			if triple := strings.Repeat(rest[:1], 3); strings.HasPrefix(rest, triple) {
-				s.quote = triple
+				l.quote = triple
 				i += 2
 			}
 		}
 	}
-	if len(s.quote) == 1 {
+	if len(l.quote) == 1 {
 		// Ends with its line, unless that ends with a backslash.
-		s.follows = strings.HasSuffix(row, `\`)
-		s.quote = ""
+		l.follows = strings.HasSuffix(row, `\`)
+		l.quote = ""
 	}
 }

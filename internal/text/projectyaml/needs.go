@@ -15,29 +15,29 @@ import (
 )
 
 // readDependsOn reads the services that come first: a list, or a map with a condition for each.
-func (e *serviceReader) readDependsOn(k yamltree.Entry) {
+func (s *serviceReader) readDependsOn(k yamltree.Entry) {
 	add := func(name string, until service.Condition, at source.Place) {
-		if slices.ContainsFunc(e.After, func(d service.Dependency) bool { return d.Service == name }) {
-			e.Wrong(at, "depends_on%s names %s twice; leave one of them out", e.ofService(), name)
+		if slices.ContainsFunc(s.After, func(d service.Dependency) bool { return d.Service == name }) {
+			s.Wrong(at, "depends_on%s names %s twice; leave one of them out", s.ofService(), name)
 			return
 		}
-		e.After = append(e.After, service.Dependency{Service: name, Until: until})
-		e.needs = append(e.needs, need{of: e.Name, on: name, until: until, at: at})
+		s.After = append(s.After, service.Dependency{Service: name, Until: until})
+		s.needs = append(s.needs, need{of: s.Name, on: name, until: until, at: at})
 	}
 	if k.Value.Kind != yamltree.Map {
-		for _, n := range e.List(k, e.ofService()) {
+		for _, n := range s.List(k, s.ofService()) {
 			add(n.Text, service.UntilReady, n.At)
 		}
 		return
 	}
 
-	for _, d := range e.UniqueEntries(k.Value, "depends_on"+e.ofService()) {
+	for _, d := range s.UniqueEntries(k.Value, "depends_on"+s.ofService()) {
 		switch {
 		case d.Value.Kind != yamltree.Scalar:
-			e.Wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.ofService(), d.Key.Text)
+			s.Wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", s.ofService(), d.Key.Text)
 		case d.Value.Null:
 			add(d.Key.Text, service.UntilReady, d.Key.At)
-		case e.CheckOneOf(k.Key, d.Value.Text, d.Value.At, e.ofService()):
+		case s.CheckOneOf(k.Key, d.Value.Text, d.Value.At, s.ofService()):
 			add(d.Key.Text, service.Condition(d.Value.Text), d.Key.At)
 		}
 	}
@@ -119,16 +119,16 @@ func (r *reader) checkNames() {
 }
 
 // readReady reads how an instance shows that it can be used.
-func (e *serviceReader) readReady(k yamltree.Entry) *service.Ready {
+func (s *serviceReader) readReady(k yamltree.Entry) *service.Ready {
 	out := &service.Ready{}
-	e.readCheck(k, e.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
+	s.readCheck(k, s.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval, _ = e.Duration(r, of)
+			out.Interval, _ = s.Duration(r, of)
 		case "timeout":
-			out.Timeout, _ = e.Duration(r, of)
+			out.Timeout, _ = s.Duration(r, of)
 		case "log":
-			out.Log = e.readPattern(r, of)
+			out.Log = s.readPattern(r, of)
 			return true
 		}
 		return false
@@ -137,20 +137,20 @@ func (e *serviceReader) readReady(k yamltree.Entry) *service.Ready {
 }
 
 // readHealthy reads how an instance shows that it still works.
-func (e *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
+func (s *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
 	out := &service.Healthy{}
-	e.readCheck(k, e.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
+	s.readCheck(k, s.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval, _ = e.Duration(r, of)
+			out.Interval, _ = s.Duration(r, of)
 		case "timeout":
-			out.Timeout, _ = e.Duration(r, of)
+			out.Timeout, _ = s.Duration(r, of)
 		case "failures":
-			text, ok := e.Text(r, of)
+			text, ok := s.Text(r, of)
 			var err error
 			out.Failures, err = strconv.Atoi(text)
 			if ok && (err != nil || out.Failures < 1) {
-				e.Wrong(r.Value.At, "failures%s is %q; write a whole number, such as failures: 3", of, text)
+				s.Wrong(r.Value.At, "failures%s is %q; write a whole number, such as failures: 3", of, text)
 			}
 		}
 		return false
@@ -160,10 +160,10 @@ func (e *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
 
 // readCheck reads the keys of ready or healthy; other reads those that are not of the probe, and reports whether one says how
 // to check.
-func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *service.Probe, other func(r yamltree.Entry, of string) bool) {
+func (s *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *service.Probe, other func(r yamltree.Entry, of string) bool) {
 	name := k.Key.Name
 	if k.Value.Kind != yamltree.Map {
-		e.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, e.ofService(), k.Key.Sample)
+		s.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, s.ofService(), k.Key.Sample)
 		return
 	}
 
@@ -175,13 +175,13 @@ func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 		}
 	}
 
-	of := " of " + name + e.ofService()
-	for _, r := range e.KnownEntries(k.Value, keys, name+e.ofService(), of, func(key *yamltree.Node) { e.reportUnknown(key, keys, of) }) {
+	of := " of " + name + s.ofService()
+	for _, r := range s.KnownEntries(k.Value, keys, name+s.ofService(), of, func(key *yamltree.Node) { s.reportUnknown(key, keys, of) }) {
 		switch r.Key.Name {
 		case "command":
-			out.Command, out.Split = e.readCommand(r, of)
+			out.Command, out.Split = s.readCommand(r, of)
 		case "tcp", "http":
-			e.readProbe(r, of, out)
+			s.readProbe(r, of, out)
 		default:
 			if !other(r, of) {
 				continue
@@ -193,36 +193,36 @@ func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 	last := len(ways) - 1
 	switch {
 	case len(kinds) > 1:
-		e.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, e.ofService(), len(kinds), strings.Join(kinds, " and "))
+		s.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, s.ofService(), len(kinds), strings.Join(kinds, " and "))
 	case len(kinds) == 0:
-		e.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, e.ofService(), strings.Join(ways[:last], ", "), ways[last])
+		s.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, s.ofService(), strings.Join(ways[:last], ", "), ways[last])
 	}
 }
 
 // readPattern reads a regular expression.
-func (e *serviceReader) readPattern(k yamltree.Entry, of string) string {
-	text, ok := e.readTemplate(k, of)
+func (s *serviceReader) readPattern(k yamltree.Entry, of string) string {
+	text, ok := s.readTemplate(k, of)
 	if _, err := regexp.Compile(text); ok && !strings.Contains(text, "{{") && err != nil {
-		e.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
+		s.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
 	}
 	return text
 }
 
 // readTemplate reads a text that is filled in for each instance.
-func (e *serviceReader) readTemplate(k yamltree.Entry, of string) (text string, ok bool) {
-	text, ok = e.Text(k, of)
+func (s *serviceReader) readTemplate(k yamltree.Entry, of string) (text string, ok bool) {
+	text, ok = s.Text(k, of)
 	if !ok {
 		return "", false
 	}
-	if err := e.TryTemplate(text, false); err != nil {
-		e.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
+	if err := s.TryTemplate(text, false); err != nil {
+		s.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
 	}
 
 	return text, true
 }
 
-func (e *serviceReader) readProbe(k yamltree.Entry, of string, out *service.Probe) {
-	text, ok := e.readTemplate(k, of)
+func (s *serviceReader) readProbe(k yamltree.Entry, of string, out *service.Probe) {
+	text, ok := s.readTemplate(k, of)
 	if !ok {
 		return
 	}
@@ -231,13 +231,13 @@ func (e *serviceReader) readProbe(k yamltree.Entry, of string, out *service.Prob
 	case "tcp":
 		out.TCP = text
 		if plain && (!regexp.MustCompile(`^(.+:)?[0-9]{1,5}$`).MatchString(text) || !isPort(text[strings.LastIndex(text, ":")+1:])) {
-			e.Wrong(k.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
+			s.Wrong(k.Value.At, "tcp%s is %q; write a port such as 8001, or host:8001", of, text)
 		}
 	case "http":
 		out.HTTP = text
 		port, _, _ := strings.Cut(text, "/")
 		if plain && !isPort(port) && !regexp.MustCompile(`^http://.+$`).MatchString(text) {
-			e.Wrong(k.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
+			s.Wrong(k.Value.At, "http%s is %q; write http://127.0.0.1:8000/health, or 8000/health for this machine", of, text)
 		}
 	}
 }

@@ -174,14 +174,14 @@ func newCellText(b []byte) *cellText {
 }
 
 // textAt is the text at a place; "" where the place is not in the text, as in a file that is not UTF-8.
-func (t *cellText) textAt(s replySpan) string {
-	if s[1] < 1 || s[3] < s[1] || s[3] > len(t.begins) || s[2] < 0 || s[4] < 0 {
+func (c *cellText) textAt(s replySpan) string {
+	if s[1] < 1 || s[3] < s[1] || s[3] > len(c.begins) || s[2] < 0 || s[4] < 0 {
 		return ""
 	}
-	from, to := t.begins[s[1]-1]+s[2], t.begins[s[3]-1]+s[4]
-	if from > to || to > len(t.bytes) {
+	from, to := c.begins[s[1]-1]+s[2], c.begins[s[3]-1]+s[4]
+	if from > to || to > len(c.bytes) {
 		return ""
 	}
 
-	return string(t.bytes[from:to])
+	return string(c.bytes[from:to])
 }

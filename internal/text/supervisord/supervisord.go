@@ -69,28 +69,28 @@ type placedText struct {
 
 type spot struct{ line, column int }
 
-func (t *placedText) addPart(part string, line, column int) {
+func (p *placedText) addPart(part string, line, column int) {
 	if i := strings.Index(part, " ;"); i >= 0 {
 		// A comment.
 		part = part[:i]
 	}
 	for i := range len(part) {
-		t.spots = append(t.spots, spot{line, max(column+i, 1)})
+		p.spots = append(p.spots, spot{line, max(column+i, 1)})
 	}
-	t.bytes += part
+	p.bytes += part
 }
 
-func (t *placedText) placeOf(from, to int) lint.Place {
-	begin, end := t.spots[from], t.spots[to-1]
+func (p *placedText) placeOf(from, to int) lint.Place {
+	begin, end := p.spots[from], p.spots[to-1]
 	return lint.Place{Line: begin.line, Column: begin.column, EndLine: end.line, EndColumn: end.column + 1}
 }
 
 // wordEnd is the end of what stands at a byte, up to one of the bytes of stop that is not in quotes.
-func (t *placedText) wordEnd(at int, stop string) (end int, plain string) {
+func (p *placedText) wordEnd(at int, stop string) (end int, plain string) {
 	var out strings.Builder
 	quote := byte(0)
-	for ; at < len(t.bytes); at++ {
-		switch c := t.bytes[at]; {
+	for ; at < len(p.bytes); at++ {
+		switch c := p.bytes[at]; {
 		case quote != 0 && c == quote:
 			quote = 0
 		case quote == 0 && (c == '"' || c == '\''):
@@ -105,8 +105,8 @@ func (t *placedText) wordEnd(at int, stop string) (end int, plain string) {
 	return at, out.String()
 }
 
-func (t *placedText) skipBytes(at int, bytes string) int {
-	for at < len(t.bytes) && strings.IndexByte(bytes, t.bytes[at]) >= 0 {
+func (p *placedText) skipBytes(at int, bytes string) int {
+	for at < len(p.bytes) && strings.IndexByte(bytes, p.bytes[at]) >= 0 {
 		at++
 	}
 	return at

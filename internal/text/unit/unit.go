@@ -110,11 +110,11 @@ func (r *reader) readValue(n, from int) (placedText, int) {
 }
 
 // placeOf is the place of the bytes from one to before another.
-func (t placedText) placeOf(from, to int) lint.Place {
-	if from >= to || to > len(t.spots) {
-		return lint.Place{Line: t.whole.EndLine, Column: t.whole.EndColumn, EndLine: t.whole.EndLine, EndColumn: t.whole.EndColumn}
+func (p placedText) placeOf(from, to int) lint.Place {
+	if from >= to || to > len(p.spots) {
+		return lint.Place{Line: p.whole.EndLine, Column: p.whole.EndColumn, EndLine: p.whole.EndLine, EndColumn: p.whole.EndColumn}
 	}
-	begin, end := t.spots[from], t.spots[to-1]
+	begin, end := p.spots[from], p.spots[to-1]
 	return lint.Place{Line: begin.Line, Column: begin.Column, EndLine: end.Line, EndColumn: end.Column + 1}
 }
 

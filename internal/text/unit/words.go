@@ -58,10 +58,10 @@ func (r *reader) assignmentWords(v placedText) []lint.Word {
 }
 
 // splitWords cuts a value into words.
-func (t placedText) splitWords() []lint.Word {
+func (p placedText) splitWords() []lint.Word {
 	var words []lint.Word
 	for at := 0; ; {
-		w, _, next, ok := t.nextWord(at)
+		w, _, next, ok := p.nextWord(at)
 		if !ok {
 			// systemd ignores a value with an open quote.
 			return words
@@ -74,8 +74,8 @@ func (t placedText) splitWords() []lint.Word {
 // nextWord is the next word, with its begin and end. Quotes protect blanks and are removed wherever they are, and
 // backslashes write characters as in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a
 // variable or a specifier is computed. ok is false at the end, and for a word with an open quote.
-func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
-	for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
+func (p placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
+	for at < len(p.bytes) && strings.IndexByte(blanks, p.bytes[at]) >= 0 {
 		at++
 	}
 
@@ -83,15 +83,15 @@ func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
 	quote := byte(0)
 	var out strings.Builder
 
-	for ; at < len(t.bytes); at++ {
-		c := t.bytes[at]
+	for ; at < len(p.bytes); at++ {
+		c := p.bytes[at]
 		if quote == 0 && strings.IndexByte(blanks, c) >= 0 {
 			break
 		}
 
 		switch {
-		case c == '\\' && at+1 < len(t.bytes):
-			char, width := unescapeChar(t.bytes[at:])
+		case c == '\\' && at+1 < len(p.bytes):
+			char, width := unescapeChar(p.bytes[at:])
 			out.WriteString(char)
 			at += width - 1
 		case c == quote:
@@ -107,7 +107,7 @@ func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
 		return w, begin, at, false
 	}
 
-	w = lint.Word{Text: out.String(), Known: true, At: t.placeOf(begin, at), Raw: t.bytes[begin:at]}
+	w = lint.Word{Text: out.String(), Known: true, At: p.placeOf(begin, at), Raw: p.bytes[begin:at]}
 	w.Known = !hasSpecifier(w.Text) && !hasVariable(w.Text)
 
 	return w, begin, at, true

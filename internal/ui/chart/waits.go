@@ -67,14 +67,14 @@ type lineChart struct {
 	values [][]*float64
 }
 
-func (c *lineChart) drawCurves() *drawing {
+func (l *lineChart) drawCurves() *drawing {
 	const height = 360
 	d := newDrawing(BarsWidth, height, false)
-	d.addText(margin, 26, c.title, d.palette.text, 14).bold = true
-	top := d.drawLegend(c.names, 50) + 22
+	d.addText(margin, 26, l.title, d.palette.text, 14).bold = true
+	top := d.drawLegend(l.names, 50) + 22
 	bottom := float64(height - 36)
 	highest := 0.0
-	for _, values := range c.values {
+	for _, values := range l.values {
 		for _, v := range values {
 			if v != nil {
 				highest = max(highest, *v)
@@ -83,9 +83,9 @@ func (c *lineChart) drawCurves() *drawing {
 	}
 
 	most := axisTop(highest)
-	left := margin + textWidth(lengthText(most/2, c.unit), 11) + 8
+	left := margin + textWidth(lengthText(most/2, l.unit), 11) + 8
 	at := func(i int, v float64) (x, y float64) {
-		x = left + (float64(i)+0.5)*(BarsWidth-margin-left)/float64(len(c.labels))
+		x = left + (float64(i)+0.5)*(BarsWidth-margin-left)/float64(len(l.labels))
 		return x, bottom - (bottom-top)*v/most
 	}
 
@@ -93,15 +93,15 @@ func (c *lineChart) drawCurves() *drawing {
 		v := most * float64(k) / 2
 		_, y := at(0, v)
 		d.addLine(left, y, BarsWidth-margin, y, d.palette.line, 1)
-		d.addText(left-8, y+4, lengthText(v, c.unit), d.palette.soft, 11).atRight = true
+		d.addText(left-8, y+4, lengthText(v, l.unit), d.palette.soft, 11).atRight = true
 	}
 
-	for i, label := range c.labels {
+	for i, label := range l.labels {
 		x, _ := at(i, 0)
 		d.addText(x-textWidth(label, textSize)/2, bottom+18, label, d.palette.soft, textSize)
 	}
 
-	for k, values := range c.values {
+	for k, values := range l.values {
 		for i, v := range values {
 			if v == nil {
 				continue

@@ -223,10 +223,10 @@ type checkedWriter struct {
 	err error
 }
 
-func (w *checkedWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
 	if err != nil {
-		w.err = err
+		c.err = err
 	}
 	return n, err
 }

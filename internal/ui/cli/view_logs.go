@@ -40,48 +40,48 @@ type Printer struct {
 }
 
 // Name adds an instance, and widens the column of names if needed.
-func (o *Printer) Name(instance string) {
-	o.Names = append(o.Names, instance)
-	o.width = max(o.width, console.CellWidth(instance))
+func (p *Printer) Name(instance string) {
+	p.Names = append(p.Names, instance)
+	p.width = max(p.width, console.CellWidth(instance))
 }
 
 // overEvery is the interval at which lines that replace each other, such as a progress bar, are shown.
 const overEvery = 5 * time.Second
 
 // Print writes one line and a newline.
-func (o *Printer) Print(line services.LogLine) error {
+func (p *Printer) Print(line services.LogLine) error {
 	if line.Over {
-		if time.Since(o.drawn[line.Instance]) < overEvery {
+		if time.Since(p.drawn[line.Instance]) < overEvery {
 			return nil
 		}
-		o.drawn[line.Instance] = time.Now()
+		p.drawn[line.Instance] = time.Now()
 	}
 
-	if o.JSON {
-		return LineJSON(o.Out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
+	if p.JSON {
+		return LineJSON(p.Out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
 	}
 
 	own := bytes.HasPrefix(line.Text, []byte("# gpuard: "))
-	if own && o.Brief && startOrEnd().Match(line.Text) {
+	if own && p.Brief && startOrEnd().Match(line.Text) {
 		return nil
 	}
 
 	var b bytes.Buffer
-	if !o.Alone {
-		o.writeLead(&b, line.Instance)
+	if !p.Alone {
+		p.writeLead(&b, line.Instance)
 	}
 
 	switch {
-	case o.raw:
+	case p.raw:
 		b.Write(line.Text)
 	case own:
-		o.writeStyled(&b, console.Dim, prose.Clean(string(line.Text)))
+		p.writeStyled(&b, console.Dim, prose.Clean(string(line.Text)))
 	default:
-		b.WriteString(cleanSequences(string(line.Text), o.term.Color))
+		b.WriteString(cleanSequences(string(line.Text), p.term.Color))
 	}
 
 	b.WriteByte('\n')
-	_, err := o.Out.Write(b.Bytes())
+	_, err := p.Out.Write(b.Bytes())
 
 	return err
 }
@@ -91,20 +91,20 @@ func startOrEnd() *regexp.Regexp {
 	return regexp.MustCompile(`^# gpuard: \S+: (no GPU is visible to this job: |.*, lease \w+: |the service is over after )`)
 }
 
-func (o *Printer) writeLead(b *bytes.Buffer, instance string) {
+func (p *Printer) writeLead(b *bytes.Buffer, instance string) {
 	colors := []console.Style{console.Cyan, console.Green, console.Yellow, console.Blue, "35", "36;1", "32;1", "33;1"}
-	i := max(slices.Index(o.Names, instance), 0)
-	width := o.width
-	if o.term.TTY && o.term.Width > 0 {
-		width = min(width, max(o.term.Width/3, 4))
+	i := max(slices.Index(p.Names, instance), 0)
+	width := p.width
+	if p.term.TTY && p.term.Width > 0 {
+		width = min(width, max(p.term.Width/3, 4))
 	}
 
-	o.writeStyled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
+	p.writeStyled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
 	b.WriteByte(' ')
 }
 
-func (o *Printer) writeStyled(b *bytes.Buffer, s console.Style, text string) {
-	if !o.term.Color {
+func (p *Printer) writeStyled(b *bytes.Buffer, s console.Style, text string) {
+	if !p.term.Color {
 		b.WriteString(text)
 		return
 	}

@@ -50,8 +50,8 @@ type queuePart struct {
 }
 
 // Line is what the page shows of it.
-func (a queuePart) Line() userqueue.Line {
-	return userqueue.Line{Jobs: a.Jobs, Others: a.Others, More: a.more, Paused: a.Paused, Problem: a.Problem}
+func (q queuePart) Line() userqueue.Line {
+	return userqueue.Line{Jobs: q.Jobs, Others: q.Others, More: q.more, Paused: q.Paused, Problem: q.Problem}
 }
 
 // queueGauges count the jobs, and say how long those in the answer waited, or have waited until now.

@@ -29,9 +29,9 @@ type CodedError struct {
 	Code int
 }
 
-func (f *CodedError) Error() string { return f.Err.Error() }
+func (c *CodedError) Error() string { return c.Err.Error() }
 
-func (f *CodedError) Unwrap() error { return f.Err }
+func (c *CodedError) Unwrap() error { return c.Err }
 
 // ShownError is an error whose text was shown already.
 type ShownError struct{ Err error }

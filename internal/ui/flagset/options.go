@@ -139,16 +139,16 @@ func newOptionValue(text string, read func(text string) error) *optionValue {
 	return &optionValue{text: text, read: read}
 }
 
-func (v *optionValue) String() string { return v.text }
+func (o *optionValue) String() string { return o.text }
 
 // Set reads the text.
-func (v *optionValue) Set(text string) error {
-	v.text, v.wrong = text, v.read(text)
+func (o *optionValue) Set(text string) error {
+	o.text, o.wrong = text, o.read(text)
 	return nil
 }
 
 // Type is the type of a flag that takes a word.
-func (v *optionValue) Type() string { return "string" }
+func (o *optionValue) Type() string { return "string" }
 
 // checkWord refuses what is none of the words of an option.
 func checkWord(o *option.Option, text string) error {

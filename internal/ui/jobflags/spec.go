@@ -106,27 +106,27 @@ const allGPUs = math.MaxInt32
 // gpuCount is the value of --gpus: a number, or allGPUs.
 type gpuCount int
 
-func (c *gpuCount) String() string {
-	if *c == allGPUs {
+func (g *gpuCount) String() string {
+	if *g == allGPUs {
 		return "all"
 	}
-	return strconv.Itoa(int(*c))
+	return strconv.Itoa(int(*g))
 }
 
 // Set reads a number or "all".
-func (c *gpuCount) Set(text string) error {
+func (g *gpuCount) Set(text string) error {
 	if text == "all" {
-		*c = allGPUs
+		*g = allGPUs
 		return nil
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
-	*c = gpuCount(n)
+	*g = gpuCount(n)
 
 	return err
 }
 
 // Type makes it a number for the keys of gpuard.yaml.
-func (c *gpuCount) Type() string { return "int" }
+func (g *gpuCount) Type() string { return "int" }
 
 // ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for, and the size
 // of a share that is a part of a GPU.

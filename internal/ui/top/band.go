@@ -54,12 +54,12 @@ func windowOf(now time.Time, span time.Duration, n int) bandWindow {
 }
 
 // cellAt is the cell of a time; it may be outside.
-func (w bandWindow) cellAt(t time.Time) int {
-	d := t.Sub(w.from)
+func (b bandWindow) cellAt(t time.Time) int {
+	d := t.Sub(b.from)
 	if d < 0 {
 		return -1
 	}
-	return int(d / w.step)
+	return int(d / b.step)
 }
 
 // deviceHistory is what is known of one device before now.
@@ -69,33 +69,33 @@ type deviceHistory struct {
 }
 
 // addSample takes one reading in.
-func (p *deviceHistory) addSample(s loadSample) {
-	p.samples = append(p.samples, s)
-	if n := len(p.samples); n > maxSamples {
-		p.samples = slices.Delete(p.samples, 0, n-maxSamples)
+func (d *deviceHistory) addSample(s loadSample) {
+	d.samples = append(d.samples, s)
+	if n := len(d.samples); n > maxSamples {
+		d.samples = slices.Delete(d.samples, 0, n-maxSamples)
 	}
 }
 
 // noteStay notes a lease that is on the device at a time.
-func (p *deviceHistory) noteStay(s leaseSpan) {
-	i := slices.IndexFunc(p.stays, func(o leaseSpan) bool { return o.lease == s.lease && o.since.Equal(s.since) })
+func (d *deviceHistory) noteStay(s leaseSpan) {
+	i := slices.IndexFunc(d.stays, func(o leaseSpan) bool { return o.lease == s.lease && o.since.Equal(s.since) })
 	if i >= 0 {
-		if s.until.After(p.stays[i].until) {
-			p.stays[i].until = s.until
+		if s.until.After(d.stays[i].until) {
+			d.stays[i].until = s.until
 		}
 		return
 	}
-	p.stays = append(p.stays, s)
-	slices.SortStableFunc(p.stays, func(a, b leaseSpan) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.lease, b.lease)) })
+	d.stays = append(d.stays, s)
+	slices.SortStableFunc(d.stays, func(a, b leaseSpan) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.lease, b.lease)) })
 }
 
 // dropBefore drops what ended before.
-func (p *deviceHistory) dropBefore(before time.Time) {
-	p.stays = slices.DeleteFunc(p.stays, func(s leaseSpan) bool { return s.until.Before(before) })
+func (d *deviceHistory) dropBefore(before time.Time) {
+	d.stays = slices.DeleteFunc(d.stays, func(s leaseSpan) bool { return s.until.Before(before) })
 }
 
 // windowCells are those of a window. Minutes fill the cells that no sample fills.
-func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.Minute, width time.Duration) []bandCell {
+func (d *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.Minute, width time.Duration) []bandCell {
 	sums, counts := make([]float64, w.n), make([]int, w.n)
 	add := func(i int, load float64) {
 		if i >= 0 && i < w.n && load >= 0 {
@@ -104,7 +104,7 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 		}
 	}
 
-	for _, s := range p.samples {
+	for _, s := range d.samples {
 		add(w.cellAt(s.at), s.load)
 	}
 
@@ -130,7 +130,7 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 		}
 	}
 
-	for _, s := range p.stays {
+	for _, s := range d.stays {
 		first, last := w.cellAt(s.since), w.cellAt(s.until)
 		for i := max(0, first); i <= min(last, w.n-1); i++ {
 			if !slices.Contains(out[i].users, s.user) {
@@ -150,20 +150,20 @@ type timeTick struct {
 }
 
 // roundTicks are round times, with room between them, and at the right for the word now.
-func (w bandWindow) roundTicks(zone *time.Location) (out []timeTick) {
+func (b bandWindow) roundTicks(zone *time.Location) (out []timeTick) {
 	const room, forNow = 7, 4
 	form, every := "15:04", time.Duration(0)
 	for _, d := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour} {
 		every = d
-		if int(d/w.step) >= room {
+		if int(d/b.step) >= room {
 			break
 		}
 	}
 
-	local := w.from.In(zone)
+	local := b.from.In(zone)
 	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, zone)
-	for t := midnight; w.cellAt(t) < w.n; t = t.Add(every) {
-		if i := w.cellAt(t); i >= 0 && i+len(form)+1 < w.n-forNow {
+	for t := midnight; b.cellAt(t) < b.n; t = t.Add(every) {
+		if i := b.cellAt(t); i >= 0 && i+len(form)+1 < b.n-forNow {
 			out = append(out, timeTick{i, t.Format(form)})
 		}
 	}

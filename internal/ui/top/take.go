@@ -104,11 +104,11 @@ func (m *readingHistory) pastOf(id gpu.UUID) *deviceHistory {
 }
 
 // noteStays notes the leases that are on the device.
-func (p *deviceHistory) noteStays(leases []status.Lease, now time.Time) {
+func (d *deviceHistory) noteStays(leases []status.Lease, now time.Time) {
 	for i := range leases {
 		l := &leases[i]
 		if l.Parent == "" && l.Since != nil {
-			p.noteStay(leaseSpan{l.ID, l.User, l.Command, *l.Since, now})
+			d.noteStay(leaseSpan{l.ID, l.User, l.Command, *l.Since, now})
 		}
 	}
 }

@@ -107,12 +107,12 @@ type screenStyle struct {
 }
 
 // say says a sentence in the language of the user.
-func (l *screenStyle) say(text string) string { return l.language.Translate(text) }
+func (s *screenStyle) say(text string) string { return s.language.Translate(text) }
 
 // sayWord translates the word for everybody; a name stays.
-func (l *screenStyle) sayWord(text string) string {
+func (s *screenStyle) sayWord(text string) string {
 	if text == everybody {
-		return l.say(text)
+		return s.say(text)
 	}
 	return text
 }
@@ -120,43 +120,43 @@ func (l *screenStyle) sayWord(text string) string {
 const everybody = "all"
 
 // meetUser gives a user the next colour.
-func (l *screenStyle) meetUser(name string) {
-	if !slices.Contains(l.names, name) {
-		l.names = append(l.names, name)
+func (s *screenStyle) meetUser(name string) {
+	if !slices.Contains(s.names, name) {
+		s.names = append(s.names, name)
 	}
 }
 
 // colourOf is the colour of a user; "" for one who has none.
-func (l *screenStyle) colourOf(name string) string {
-	i := slices.Index(l.names, name)
+func (s *screenStyle) colourOf(name string) string {
+	i := slices.Index(s.names, name)
 	if i < 0 {
 		return ""
 	}
-	return l.theme.colourAt(i)
+	return s.theme.colourAt(i)
 }
 
 // paintUser colours what belongs to a user; one's own stands out.
-func (l *screenStyle) paintUser(r *row, text string) string {
-	painted := l.theme.paintText(text, l.colourOf(r.user))
-	if r.user == l.me {
+func (s *screenStyle) paintUser(r *row, text string) string {
+	painted := s.theme.paintText(text, s.colourOf(r.user))
+	if r.user == s.me {
 		return boldText(painted)
 	}
 	return painted
 }
 
 // paintOdd marks what should be looked at.
-func (l *screenStyle) paintOdd(r *row, text string) string {
+func (s *screenStyle) paintOdd(r *row, text string) string {
 	if r.odd {
-		return l.theme.paintText(text, l.theme.warn)
+		return s.theme.paintText(text, s.theme.warn)
 	}
 	return text
 }
 
-func (l *screenStyle) paintFaint(_ *row, text string) string { return l.theme.dimText(text) }
+func (s *screenStyle) paintFaint(_ *row, text string) string { return s.theme.dimText(text) }
 
 // nextTheme changes to the next theme.
-func (l *screenStyle) nextTheme() {
+func (s *screenStyle) nextTheme() {
 	all := themes()
-	i := slices.IndexFunc(all, func(t theme) bool { return t.name == l.theme.name })
-	l.theme, l.asks = all[(i+1)%len(all)], false
+	i := slices.IndexFunc(all, func(t theme) bool { return t.name == s.theme.name })
+	s.theme, s.asks = all[(i+1)%len(all)], false
 }

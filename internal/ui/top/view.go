@@ -14,34 +14,34 @@ import (
 type frame struct{ *model }
 
 // renderScreen is everything on it, in height lines of at most width columns.
-func (v *frame) renderScreen() string {
-	bottom := v.bottomLines()
-	room := max(0, v.height-len(bottom))
-	lines := v.bodyLines(room)
+func (f *frame) renderScreen() string {
+	bottom := f.bottomLines()
+	room := max(0, f.height-len(bottom))
+	lines := f.bodyLines(room)
 	for len(lines) < room {
 		lines = append(lines, "")
 	}
 
 	lines = append(lines[:room], bottom...)
 	for i := range lines {
-		lines[i] = ansi.Truncate(lines[i], v.width, "…")
+		lines[i] = ansi.Truncate(lines[i], f.width, "…")
 	}
 
 	return strings.Join(lines, "\n")
 }
 
 // bodyLines has so many lines at most: the first line, the devices, what uses them, and what waits. What has no room is counted.
-func (v *frame) bodyLines(room int) []string {
+func (f *frame) bodyLines(room int) []string {
 	switch {
-	case v.help:
-		return v.helpLines()
-	case v.log != nil:
-		return v.logLines(room)
+	case f.help:
+		return f.helpLines()
+	case f.log != nil:
+		return f.logLines(room)
 	}
 
-	lines := v.head()
-	running, waiting := v.listRows()
-	if v.seen.At.IsZero() {
+	lines := f.head()
+	running, waiting := f.listRows()
+	if f.seen.At.IsZero() {
 		return lines
 	}
 
@@ -51,34 +51,34 @@ func (v *frame) bodyLines(room int) []string {
 	}
 
 	all := 2 + max(1, len(running)) + len(waiting)
-	lines = append(lines, v.deviceLines(max(1, room-len(lines)-below), room-len(lines)-all)...)
+	lines = append(lines, f.deviceLines(max(1, room-len(lines)-below), room-len(lines)-all)...)
 
-	return append(lines, newTables(v.model, running, waiting).drawTables(max(1, room-len(lines)))...)
+	return append(lines, newTables(f.model, running, waiting).drawTables(max(1, room-len(lines)))...)
 }
 
 // head is the first line; it continues below where it is too long.
-func (v *frame) head() []string {
-	if v.seen.At.IsZero() {
-		return []string{boldText(v.say("the machine is being read"))}
+func (f *frame) head() []string {
+	if f.seen.At.IsZero() {
+		return []string{boldText(f.say("the machine is being read"))}
 	}
 
-	clock := v.seen.Report.Taken.Local().Format("15:04:05")
-	if whole := v.computerText(); whole != "" && v.width >= 120 {
+	clock := f.seen.Report.Taken.Local().Format("15:04:05")
+	if whole := f.computerText(); whole != "" && f.width >= 120 {
 		clock = whole + "  " + clock
 	}
 
-	lines := v.headLines()
+	lines := f.headLines()
 	for i := range lines {
 		// Where there is room for it.
-		gap := v.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
+		gap := f.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
 		if gap >= 2 {
-			lines[i] += strings.Repeat(" ", gap) + v.theme.dimText(clock)
+			lines[i] += strings.Repeat(" ", gap) + f.theme.dimText(clock)
 			break
 		}
 	}
 
-	if v.seen.Trouble != "" {
-		lines = append(lines, v.theme.paintText("! "+v.say(v.seen.Trouble), v.theme.bad))
+	if f.seen.Trouble != "" {
+		lines = append(lines, f.theme.paintText("! "+f.say(f.seen.Trouble), f.theme.bad))
 	}
 
 	return lines
@@ -86,19 +86,19 @@ func (v *frame) head() []string {
 
 // headLines are the parts of the first line, in as many lines as they need: a part goes below where it has no room, and troubles stay
 // together.
-func (v *frame) headLines() (lines []string) {
-	comma := v.language.Join(", ", "", "")
+func (f *frame) headLines() (lines []string) {
+	comma := f.language.Join(", ", "", "")
 	line, width := "", 0
-	for i, group := range v.answer.Groups() {
-		whole := ansi.StringWidth(v.language.Join(", ", group...))
-		stays := i < 2 || whole > v.width || width+3+whole <= v.width
+	for i, group := range f.answer.Groups() {
+		whole := ansi.StringWidth(f.language.Join(", ", group...))
+		stays := i < 2 || whole > f.width || width+3+whole <= f.width
 		for k, part := range group {
 			between := comma
 			if k == 0 {
 				between = " · "
 			}
 
-			part = v.say(part)
+			part = f.say(part)
 			w, gap, follows := ansi.StringWidth(part), ansi.StringWidth(between), 0
 			if k+1 < len(group) {
 				follows = ansi.StringWidth(comma)
@@ -106,92 +106,92 @@ func (v *frame) headLines() (lines []string) {
 
 			switch {
 			case line == "":
-				line, width = v.headPart(i, part), w
-			case width+gap+w+follows <= v.width && (stays || k > 0):
-				line, width = line+between+v.headPart(i, part), width+gap+w
+				line, width = f.headPart(i, part), w
+			case width+gap+w+follows <= f.width && (stays || k > 0):
+				line, width = line+between+f.headPart(i, part), width+gap+w
 			default:
 				line += strings.TrimSuffix(strings.TrimRight(between, " "), " ·")
-				lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
-				line, width = v.headPart(i, part), w
+				lines = append(lines, strings.Split(ansi.Wrap(line, f.width, ""), "\n")...)
+				line, width = f.headPart(i, part), w
 			}
 		}
 	}
 
-	return append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+	return append(lines, strings.Split(ansi.Wrap(line, f.width, ""), "\n")...)
 }
 
 // computerText is what the whole computer uses beside its devices; "" where that is not known.
-func (v *frame) computerText() string {
-	c := &v.whole
-	if c.Processors == 0 || c.Memory == 0 || v.busy < 0 {
+func (f *frame) computerText() string {
+	c := &f.whole
+	if c.Processors == 0 || c.Memory == 0 || f.busy < 0 {
 		return ""
 	}
-	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", v.busy, c.Processors, v.say("RAM"), formatSize(c.Use), formatSize(c.Memory))
+	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", f.busy, c.Processors, f.say("RAM"), formatSize(c.Use), formatSize(c.Memory))
 }
 
 // headPart colours a part of a group of the first line.
-func (v *frame) headPart(group int, text string) string {
+func (f *frame) headPart(group int, text string) string {
 	switch {
-	case group == 0 && v.answer.Free.Count > 0:
-		return boldText(v.theme.paintText(text, v.theme.good))
-	case group == 2 && v.answer.Troubles[0].Grave:
-		return boldText(v.theme.paintText(text, v.theme.bad))
-	case group == 2 && v.answer.Troubles[0].Key != glance.Well:
-		return v.theme.paintText(text, v.theme.warn)
+	case group == 0 && f.answer.Free.Count > 0:
+		return boldText(f.theme.paintText(text, f.theme.good))
+	case group == 2 && f.answer.Troubles[0].Grave:
+		return boldText(f.theme.paintText(text, f.theme.bad))
+	case group == 2 && f.answer.Troubles[0].Key != glance.Well:
+		return f.theme.paintText(text, f.theme.warn)
 	}
 	return boldText(text)
 }
 
 // bottomLines is the last answer or the whole of the chosen row, in as many lines as that needs, and what can be typed.
-func (v *frame) bottomLines() []string {
-	foot := v.footText()
-	if v.help || v.log != nil {
+func (f *frame) bottomLines() []string {
+	foot := f.footText()
+	if f.help || f.log != nil {
 		return []string{foot}
 	}
 
-	text := v.said
+	text := f.said
 	if text == "" {
-		text = v.detailText()
+		text = f.detailText()
 	}
 
-	if text == "" || v.height < 10 && v.said == "" {
+	if text == "" || f.height < 10 && f.said == "" {
 		return []string{foot}
 	}
 
-	lines := strings.Split(ansi.Wrap(text, v.width, ""), "\n")
-	most := max(1, v.height/2)
-	if v.said == "" {
-		most = 1 + v.height/40
+	lines := strings.Split(ansi.Wrap(text, f.width, ""), "\n")
+	most := max(1, f.height/2)
+	if f.said == "" {
+		most = 1 + f.height/40
 		for i := range lines {
-			lines[i] = v.theme.dimText(lines[i])
+			lines[i] = f.theme.dimText(lines[i])
 		}
 	}
 
 	if len(lines) > most {
 		lines = lines[:most]
-		lines[most-1] = ansi.Truncate(lines[most-1], v.width-1, "") + "…"
+		lines[most-1] = ansi.Truncate(lines[most-1], f.width-1, "") + "…"
 	}
 
 	return append(lines, foot)
 }
 
 // detailText says what has no room in the chosen row.
-func (v *frame) detailText() string {
-	rows := v.allRows()
+func (f *frame) detailText() string {
+	rows := f.allRows()
 	if len(rows) == 0 {
 		return ""
 	}
 
-	r := rows[v.chosenPlace(rows)]
+	r := rows[f.chosenPlace(rows)]
 	var parts []string
 	if r.kind == lease {
-		parts = append(parts, r.name, v.say("GPU "+r.where))
+		parts = append(parts, r.name, f.say("GPU "+r.where))
 	} else if r.kind != worker && r.kind != request && r.kind != queued {
 		parts = append(parts, "PID "+r.name)
 	}
 
 	if r.remark != "" {
-		parts = append(parts, v.say(r.remark))
+		parts = append(parts, f.say(r.remark))
 	}
 
 	if r.line != "" && r.line != r.command {
@@ -202,60 +202,60 @@ func (v *frame) detailText() string {
 }
 
 // footText says what can be typed.
-func (v *frame) footText() string {
+func (f *frame) footText() string {
 	switch {
-	case v.ask != nil:
-		return invertText(" " + v.say(v.ask.question) + " y/n ")
-	case v.input != nil && v.input.what == "filter":
-		return v.say("filter:") + " " + v.input.text + "▏ " + v.say("Enter keeps it, Esc clears it")
-	case v.input != nil:
-		return v.say("which GPU, by its number:") + " " + v.input.text + "▏ " + v.say("Enter goes on, Esc goes back")
-	case v.log != nil:
-		return v.theme.dimText("↑↓ PgUp PgDn  g G  q " + v.say("back"))
-	case v.help:
-		return v.theme.dimText(v.say("any key goes back"))
-	case v.width < 48:
-		return v.theme.dimText("? " + v.say("keys") + "  q " + v.say("quit"))
+	case f.ask != nil:
+		return invertText(" " + f.say(f.ask.question) + " y/n ")
+	case f.input != nil && f.input.what == "filter":
+		return f.say("filter:") + " " + f.input.text + "▏ " + f.say("Enter keeps it, Esc clears it")
+	case f.input != nil:
+		return f.say("which GPU, by its number:") + " " + f.input.text + "▏ " + f.say("Enter goes on, Esc goes back")
+	case f.log != nil:
+		return f.theme.dimText("↑↓ PgUp PgDn  g G  q " + f.say("back"))
+	case f.help:
+		return f.theme.dimText(f.say("any key goes back"))
+	case f.width < 48:
+		return f.theme.dimText("? " + f.say("keys") + "  q " + f.say("quit"))
 	}
 
-	parts := v.footKeys()
-	last := "? " + v.say("keys") + "  q"
+	parts := f.footKeys()
+	last := "? " + f.say("keys") + "  q"
 	line := strings.Join(parts, "  ")
-	for ansi.StringWidth(line)+2+ansi.StringWidth(last) > v.width && len(parts) > 1 {
+	for ansi.StringWidth(line)+2+ansi.StringWidth(last) > f.width && len(parts) > 1 {
 		parts = parts[:len(parts)-1]
 		line = strings.Join(parts, "  ")
 	}
 
-	return v.theme.dimText(line + "  " + last)
+	return f.theme.dimText(line + "  " + last)
 }
 
 // footKeys are the keys of the foot, those that help with the chosen row among the first.
-func (v *frame) footKeys() []string {
+func (f *frame) footKeys() []string {
 	show := everybody
-	if v.user != "" {
-		show = v.user
+	if f.user != "" {
+		show = f.user
 	}
 
-	filter := v.say("filter")
-	if v.filter != "" {
-		filter = v.filter
+	filter := f.say("filter")
+	if f.filter != "" {
+		filter = f.filter
 	}
 
-	end := "x " + v.say("end")
-	rows := v.allRows()
+	end := "x " + f.say("end")
+	rows := f.allRows()
 	if len(rows) > 0 {
-		switch r := rows[v.chosenPlace(rows)]; {
+		switch r := rows[f.chosenPlace(rows)]; {
 		case r.kind == process:
-			end = "e " + v.say("evict")
+			end = "e " + f.say("evict")
 		case r.kind == lease && r.end == "ended":
-			end = "r " + v.say("release")
+			end = "r " + f.say("release")
 		}
 	}
 
-	parts := []string{"s " + v.say("sort") + ":" + v.currentOrder() + map[bool]string{true: "↑"}[v.backwards], "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(bandSpans()[v.span])}
-	if v.width >= 100 {
-		parts = append([]string{"↑↓ " + v.say("choose")}, parts...)
-		parts = append(parts, "c "+v.say("colours"), "T "+v.say("theme"))
+	parts := []string{"s " + f.say("sort") + ":" + f.currentOrder() + map[bool]string{true: "↑"}[f.backwards], "u " + f.sayWord(show), "/ " + filter, "t " + f.say("tree"), end, "o " + f.say("log"), "d " + f.say("drain"), "+- " + spanText(bandSpans()[f.span])}
+	if f.width >= 100 {
+		parts = append([]string{"↑↓ " + f.say("choose")}, parts...)
+		parts = append(parts, "c "+f.say("colours"), "T "+f.say("theme"))
 	}
 
 	return parts

@@ -44,19 +44,19 @@ func columnsFor(width int) deviceColumns {
 
 // deviceLines are the lines about the devices, room at most: a line of time, and for each some lines of band, and one for its trouble. spare is
 // what is left where every row below is shown.
-func (v *frame) deviceLines(room, spare int) (lines []string) {
-	for _, u := range v.seen.Report.Unavailable {
-		lines = append(lines, v.theme.paintText(v.say(u.Text), v.theme.bad), v.say(u.Remedy))
+func (f *frame) deviceLines(room, spare int) (lines []string) {
+	for _, u := range f.seen.Report.Unavailable {
+		lines = append(lines, f.theme.paintText(f.say(u.Text), f.theme.bad), f.say(u.Remedy))
 	}
 
-	all := v.seen.Report.Devices
+	all := f.seen.Report.Devices
 	if len(all) == 0 {
 		return lines
 	}
 
-	d := &deviceView{model: v.model, c: columnsFor(v.width)}
-	d.w = windowOf(v.seen.Report.Taken, bandSpans()[v.span], d.c.band)
-	room = max(1, min(room, max(4, v.height*3/5, spare)))
+	d := &deviceView{model: f.model, c: columnsFor(f.width)}
+	d.w = windowOf(f.seen.Report.Taken, bandSpans()[f.span], d.c.band)
+	room = max(1, min(room, max(4, f.height*3/5, spare)))
 	troubles := 0
 	for i := range all {
 		troubles += min(1, len(deviceTroubles(&all[i])))
@@ -64,10 +64,10 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 
 	// Lines, with one for names.
 	names := len(all)*2 + troubles + 1
-	d.twice = v.knowsUsers() && names <= min(room, max(6, v.height*2/5, spare))
+	d.twice = f.knowsUsers() && names <= min(room, max(6, f.height*2/5, spare))
 	d.tall = 1
 
-	for d.twice && d.tall < 3 && names+d.tall*len(all) <= min(room, spare, v.height*3/5) {
+	for d.twice && d.tall < 3 && names+d.tall*len(all) <= min(room, spare, f.height*3/5) {
 		d.tall++
 	}
 
@@ -77,7 +77,7 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 
 	first := d.firstDevice(room - len(lines))
 	if first > 0 {
-		lines = append(lines, v.theme.dimText(v.say(fmt.Sprintf("and %s above", countText(first, "more GPU", "more GPUs")))))
+		lines = append(lines, f.theme.dimText(f.say(fmt.Sprintf("and %s above", countText(first, "more GPU", "more GPUs")))))
 	}
 
 	for i := first; i < len(all); i++ {
@@ -91,7 +91,7 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 		}
 
 		if len(lines)+len(of)+last > room {
-			return append(lines, v.theme.dimText("   "+v.say(fmt.Sprintf("and %s", countText(len(all)-i, "more GPU", "more GPUs")))))
+			return append(lines, f.theme.dimText("   "+f.say(fmt.Sprintf("and %s", countText(len(all)-i, "more GPU", "more GPUs")))))
 		}
 
 		lines = append(lines, of...)
@@ -101,8 +101,8 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 }
 
 // knowsUsers reports whether there is a name to write below a band.
-func (v *frame) knowsUsers() bool {
-	for _, p := range v.pasts {
+func (f *frame) knowsUsers() bool {
+	for _, p := range f.pasts {
 		if len(p.stays) > 0 {
 			return true
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // helpLines say what each key does, and how the bands are read.
-func (v *frame) helpLines() (lines []string) {
+func (f *frame) helpLines() (lines []string) {
 	for _, k := range [][2]string{
 		{"↑ ↓ PgUp PgDn Home End", "choose a row"},
 		{"s S", "sort by GPU, user, load, memory, CPU or age"},
@@ -29,34 +29,34 @@ func (v *frame) helpLines() (lines []string) {
 		{"? h", "these keys; any key goes back"},
 		{"q Ctrl-C", "leave"},
 	} {
-		lines = append(lines, padRight(k[0], 22)+" "+v.say(k[1]))
+		lines = append(lines, padRight(k[0], 22)+" "+f.say(k[1]))
 	}
-	lines = append(lines, "", v.say("In a band the height is the load, the letter or the name whose it was:"))
+	lines = append(lines, "", f.say("In a band the height is the load, the letter or the name whose it was:"))
 	for _, g := range [][2]string{{barGlyphs, "0 to 100 % load"}, {unmeasuredGlyph, "leased, and the load was not measured"}, {freeGlyph, "free"}} {
-		lines = append(lines, padRight(g[0], 22)+" "+v.say(g[1]))
+		lines = append(lines, padRight(g[0], 22)+" "+f.say(g[1]))
 	}
 
 	return lines
 }
 
 // logLines are the last lines of a log.
-func (v *frame) logLines(room int) []string {
-	p := v.log
+func (f *frame) logLines(room int) []string {
+	p := f.log
 	title := boldText(p.title)
 	if p.up > 0 {
-		title += v.theme.dimText("  " + v.say(fmt.Sprintf("%d lines below", p.up)))
+		title += f.theme.dimText("  " + f.say(fmt.Sprintf("%d lines below", p.up)))
 	}
 
 	lines := []string{title}
 	if len(p.lines) == 0 {
-		return append(lines, v.theme.dimText(v.say("it has written nothing yet")))
+		return append(lines, f.theme.dimText(f.say("it has written nothing yet")))
 	}
 
 	end := len(p.lines) - p.up
 	var shown []string
 
 	for i := end - 1; i >= 0 && len(shown) < room-1; i-- {
-		parts := strings.Split(ansi.Hardwrap(prose.Clean(p.lines[i]), v.width, true), "\n")
+		parts := strings.Split(ansi.Hardwrap(prose.Clean(p.lines[i]), f.width, true), "\n")
 		shown = append(parts, shown...)
 	}
 

@@ -38,8 +38,8 @@ func newTables(m *model, running, waiting []row) *tables {
 }
 
 // drawTables are the lines of both.
-func (v *tables) drawTables(room int) []string {
-	running, waiting := v.running, v.waiting
+func (t *tables) drawTables(room int) []string {
+	running, waiting := t.running, t.waiting
 	forWaiting := 0
 	if len(waiting) > 0 {
 		forWaiting = 1 + min(len(waiting), max(1, room/3))
@@ -55,15 +55,15 @@ func (v *tables) drawTables(room int) []string {
 	if room < 4 && forWaiting > 0 {
 		// The chosen row has to be there.
 		forWaiting = 0
-		if slices.ContainsFunc(waiting, func(r row) bool { return r.id == v.chosenID }) {
-			return v.tableLines(v.waitingColumns(), waiting, room)
+		if slices.ContainsFunc(waiting, func(r row) bool { return r.id == t.chosenID }) {
+			return t.tableLines(t.waitingColumns(), waiting, room)
 		}
 	}
 
-	lines := v.tableLines(v.jobColumns(), running, room-forWaiting)
+	lines := t.tableLines(t.jobColumns(), running, room-forWaiting)
 	if forWaiting == 0 {
 		if hidden := len(waiting); hidden > 0 && len(lines) > 0 {
-			lines[0] = v.appendCount(lines[0], hidden)
+			lines[0] = t.appendCount(lines[0], hidden)
 		}
 		return lines
 	}
@@ -72,26 +72,26 @@ func (v *tables) drawTables(room int) []string {
 		lines = append(lines, "")
 	}
 
-	return append(lines, v.tableLines(v.waitingColumns(), waiting, forWaiting)...)
+	return append(lines, t.tableLines(t.waitingColumns(), waiting, forWaiting)...)
 }
 
 // appendCount counts at the end of a line what has no room.
-func (v *tables) appendCount(line string, hidden int) string {
-	note := v.say(fmt.Sprintf("and %d more", hidden))
-	room := v.width - ansi.StringWidth(note) - 1
-	return ansi.Truncate(line, room, "") + strings.Repeat(" ", max(1, v.width-min(room, ansi.StringWidth(line))-ansi.StringWidth(note))) + v.theme.dimText(note)
+func (t *tables) appendCount(line string, hidden int) string {
+	note := t.say(fmt.Sprintf("and %d more", hidden))
+	room := t.width - ansi.StringWidth(note) - 1
+	return ansi.Truncate(line, room, "") + strings.Repeat(" ", max(1, t.width-min(room, ansi.StringWidth(line))-ansi.StringWidth(note))) + t.theme.dimText(note)
 }
 
 // tableLines is a heading with so many lines below, among them the chosen row.
-func (v *tables) tableLines(columns []column, rows []row, room int) []string {
+func (t *tables) tableLines(columns []column, rows []row, room int) []string {
 	if room < 1 {
 		return nil
 	}
 
-	fitColumns(columns, v.width)
-	heading := v.theme.dimText(v.headingLine(columns))
+	fitColumns(columns, t.width)
+	heading := t.theme.dimText(t.headingLine(columns))
 	if len(rows) == 0 {
-		return []string{heading, v.theme.dimText(v.say("no leases, no processes"))}[:min(2, room)]
+		return []string{heading, t.theme.dimText(t.say("no leases, no processes"))}[:min(2, room)]
 	}
 
 	room--
@@ -101,12 +101,12 @@ func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 			room--
 			below = fmt.Sprintf("and %d more", len(rows)-room)
 		} else {
-			heading = v.appendCount(v.headingLine(columns), len(rows)-room)
+			heading = t.appendCount(t.headingLine(columns), len(rows)-room)
 		}
 	}
 
 	lines := []string{heading}
-	chosen := v.chosenID
+	chosen := t.chosenID
 	at := 0
 	for i := range rows {
 		if rows[i].id == chosen {
@@ -116,11 +116,11 @@ func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 
 	first := max(0, min(at-room/2, len(rows)-room))
 	for i := first; i < len(rows) && i < first+room; i++ {
-		lines = append(lines, v.rowLine(columns, &rows[i], rows[i].id == chosen))
+		lines = append(lines, t.rowLine(columns, &rows[i], rows[i].id == chosen))
 	}
 
 	if below != "" {
-		lines = append(lines, v.theme.dimText("    "+v.say(below)))
+		lines = append(lines, t.theme.dimText("    "+t.say(below)))
 	}
 
 	return lines
@@ -140,10 +140,10 @@ func fitColumns(columns []column, width int) {
 	}
 }
 
-func (v *tables) headingLine(columns []column) string {
+func (t *tables) headingLine(columns []column) string {
 	var parts []string
 	for _, c := range columns {
-		parts = append(parts, alignCell(&c, v.say(c.title)))
+		parts = append(parts, alignCell(&c, t.say(c.title)))
 	}
 	return strings.Join(parts, " ")
 }
@@ -155,7 +155,7 @@ func alignCell(c *column, text string) string {
 	return padRight(text, c.width)
 }
 
-func (v *tables) rowLine(columns []column, r *row, chosen bool) string {
+func (t *tables) rowLine(columns []column, r *row, chosen bool) string {
 	var parts []string
 	for i := range columns {
 		c := &columns[i]
@@ -168,69 +168,69 @@ func (v *tables) rowLine(columns []column, r *row, chosen bool) string {
 
 	text := strings.Join(parts, " ")
 	if chosen {
-		return invertText(padRight(ansi.Strip(text), v.width))
+		return invertText(padRight(ansi.Strip(text), t.width))
 	}
 
 	return text
 }
 
 // jobColumns are those of what runs.
-func (v *tables) jobColumns() []column {
-	wide, narrow := v.width >= 120, v.width < 70
+func (t *tables) jobColumns() []column {
+	wide, narrow := t.width >= 120, t.width < 70
 	who := 8
 	if wide {
 		who = 12
 	}
 
 	gpus := column{title: "GPU", width: 5, text: func(r *row) string { return gpusOf(r, 5) }}
-	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
-	job := column{title: "JOB", text: jobText, paint: v.paintOdd}
+	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: t.paintUser}
+	job := column{title: "JOB", text: jobText, paint: t.paintOdd}
 	load := column{title: "LOAD", width: 4, right: true, text: loadText, paint: func(r *row, text string) string {
-		return prose.ValueOr(r.load, v.theme.dimText(text), func(load float64) string { return v.theme.paintText(text, v.theme.loadColour(load)) })
+		return prose.ValueOr(r.load, t.theme.dimText(text), func(load float64) string { return t.theme.paintText(text, t.theme.loadColour(load)) })
 	}}
 
 	memory := column{title: "MEMORY", width: 6, right: true, text: memoryText}
-	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.ageText(r) }}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return t.ageText(r) }}
 	if narrow {
 		return []column{gpus, user, job, load, memory, since}
 	}
 
-	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(v.curves[r.id], 6) }, paint: func(_ *row, text string) string { return v.theme.paintText(text, v.theme.high) }}
+	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(t.curves[r.id], 6) }, paint: func(_ *row, text string) string { return t.theme.paintText(text, t.theme.high) }}
 	processors := column{title: "CPUS", width: 5, right: true, text: processorText}
 	resident := column{title: "RAM", width: 6, right: true, text: residentText}
-	end := column{title: "END", width: 8, text: func(r *row) string { return v.say(r.end) }, paint: v.paintOdd}
+	end := column{title: "END", width: 8, text: func(r *row) string { return t.say(r.end) }, paint: t.paintOdd}
 	if !wide {
 		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
 	}
 
 	gpus.width, gpus.text = 8, func(r *row) string { return gpusOf(r, 8) }
-	curve.width, curve.text = 20, func(r *row) string { return curveOf(v.curves[r.id], 20) }
-	if v.width < 150 {
+	curve.width, curve.text = 20, func(r *row) string { return curveOf(t.curves[r.id], 20) }
+	if t.width < 150 {
 		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
 	}
 
 	job.width = 26
 	id := column{title: "LEASE", width: 7, text: func(r *row) string { return r.name }}
-	line := column{title: "COMMAND", text: func(r *row) string { return r.line }, paint: v.paintFaint}
+	line := column{title: "COMMAND", text: func(r *row) string { return r.line }, paint: t.paintFaint}
 
 	return []column{gpus, user, job, load, curve, memory, processors, resident, since, end, id, line}
 }
 
 // waitingColumns are those of what waits.
-func (v *tables) waitingColumns() []column {
-	who, what := 8, max(10, min(26, v.width/5))
-	if v.width >= 120 {
+func (t *tables) waitingColumns() []column {
+	who, what := 8, max(10, min(26, t.width/5))
+	if t.width >= 120 {
 		who = 12
 	}
 
-	place := column{title: "WAIT", width: 4, text: func(r *row) string { return v.placeInLine(r) }}
-	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
+	place := column{title: "WAIT", width: 4, text: func(r *row) string { return t.placeInLine(r) }}
+	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: t.paintUser}
 	job := column{title: "JOB", width: what, text: jobText}
-	asks := column{title: "ASKS", width: 11, text: func(r *row) string { return v.say(r.where) }}
-	start := column{title: "START", width: 7, text: func(r *row) string { return v.say(r.end) }}
-	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.ageText(r) }}
-	why := column{title: "WHY", text: func(r *row) string { return v.say(r.remark) }, paint: v.paintFaint}
-	if v.width < 70 {
+	asks := column{title: "ASKS", width: 11, text: func(r *row) string { return t.say(r.where) }}
+	start := column{title: "START", width: 7, text: func(r *row) string { return t.say(r.end) }}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return t.ageText(r) }}
+	why := column{title: "WHY", text: func(r *row) string { return t.say(r.remark) }, paint: t.paintFaint}
+	if t.width < 70 {
 		asks.width, job.width = 6, 0
 		return []column{place, user, job, asks, start, since}
 	}
@@ -239,9 +239,9 @@ func (v *tables) waitingColumns() []column {
 }
 
 // placeInLine is the place of a request among those that are shown to wait.
-func (v *tables) placeInLine(r *row) string {
-	for i := range v.seen.Report.Waiting {
-		if w := &v.seen.Report.Waiting[i]; w.ID == r.name && r.kind == request {
+func (t *tables) placeInLine(r *row) string {
+	for i := range t.seen.Report.Waiting {
+		if w := &t.seen.Report.Waiting[i]; w.ID == r.name && r.kind == request {
 			return fmt.Sprint("#", w.Place)
 		}
 	}
@@ -291,8 +291,8 @@ func residentText(r *row) string {
 	return formatSize(r.work.memory)
 }
 
-func (v *tables) ageText(r *row) string {
-	return prose.ValueOr(r.since, "-", func(at time.Time) string { return briefDuration(v.seen.Report.Taken.Sub(at)) })
+func (t *tables) ageText(r *row) string {
+	return prose.ValueOr(r.since, "-", func(at time.Time) string { return briefDuration(t.seen.Report.Taken.Sub(at)) })
 }
 
 // curveOf is the share of the memory that was in use, the newest at the right.

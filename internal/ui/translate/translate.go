@@ -195,23 +195,23 @@ func isApostrophe(text string, at int) bool {
 }
 
 // matchText returns what stands in the holes, each as short as its kind allows.
-func (f *catalogueEntry) matchText(text string) (found []string, fits bool) {
-	rest, fits := strings.CutPrefix(text, f.parts[0])
-	if !fits || len(f.holes) == 0 {
+func (c *catalogueEntry) matchText(text string) (found []string, fits bool) {
+	rest, fits := strings.CutPrefix(text, c.parts[0])
+	if !fits || len(c.holes) == 0 {
 		return nil, fits && rest == ""
 	}
 
-	for i, part := range f.parts[1:] {
+	for i, part := range c.parts[1:] {
 		at := strings.Index(rest, part)
-		if f.holes[i] == longest {
+		if c.holes[i] == longest {
 			at = strings.LastIndex(rest, part)
 		}
 
-		if i+1 == len(f.holes) {
+		if i+1 == len(c.holes) {
 			at = len(rest) - len(part)
 		}
 
-		if at < 1 || rest[at:at+len(part)] != part || f.holes[i] == number && strings.Trim(rest[:at], "0123456789") != "" {
+		if at < 1 || rest[at:at+len(part)] != part || c.holes[i] == number && strings.Trim(rest[:at], "0123456789") != "" {
 			return nil, false
 		}
 
@@ -222,17 +222,17 @@ func (f *catalogueEntry) matchText(text string) (found []string, fits bool) {
 }
 
 // fillHoles puts what was found in the holes into the sentence of the language.
-func (f *catalogueEntry) fillHoles(forms []catalogueEntry, found []string) string {
+func (c *catalogueEntry) fillHoles(forms []catalogueEntry, found []string) string {
 	words := make([]string, 0, 2*len(found))
 	for i, text := range found {
-		if f.holes[i] == sentence {
+		if c.holes[i] == sentence {
 			text, _ = translateText(forms, text)
 		} else if day := dayIn(text); day != "" {
 			text = day
 		}
 		words = append(words, fmt.Sprintf("{%d}", i+1), text)
 	}
-	return strings.NewReplacer(words...).Replace(f.said)
+	return strings.NewReplacer(words...).Replace(c.said)
 }
 
 // dayIn says a day with or without its time, such as "3 Mar 22:32" or "22:32 yesterday", and nothing else; "" of any other text.

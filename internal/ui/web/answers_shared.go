@@ -27,16 +27,16 @@ type sourceReading struct {
 
 // answerOf is that of a source, about as old as it may be, and when it came. All who ask at the same time share one
 // reading, and a source that takes long keeps nobody waiting for longer than wait: the last answer is given meanwhile.
-func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait time.Duration) (any, time.Time, error) {
-	l.mu.Lock()
-	if l.kept == nil {
-		l.kept = map[string]*sourceReading{}
+func (p *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait time.Duration) (any, time.Time, error) {
+	p.mu.Lock()
+	if p.kept == nil {
+		p.kept = map[string]*sourceReading{}
 	}
 
-	kept := l.kept[source.Name]
+	kept := p.kept[source.Name]
 	if kept == nil {
 		kept = &sourceReading{err: errors.New("it is being read")}
-		l.kept[source.Name] = kept
+		p.kept[source.Name] = kept
 	}
 
 	if kept.at.IsZero() {
@@ -45,11 +45,11 @@ func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait 
 
 	if kept.done == nil && time.Since(kept.at) >= source.Every {
 		kept.done = make(chan struct{})
-		go l.readSource(context.WithoutCancel(ctx), source, kept)
+		go p.readSource(context.WithoutCancel(ctx), source, kept)
 	}
 
 	done := kept.done
-	l.mu.Unlock()
+	p.mu.Unlock()
 	if done != nil {
 		select {
 		case <-done:
@@ -58,17 +58,17 @@ func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait 
 		}
 	}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
 	return kept.answer, kept.at, kept.err
 }
 
 // readSource reads a source once.
-func (l *pageUpdater) readSource(ctx context.Context, source observe.Source, kept *sourceReading) {
+func (p *pageUpdater) readSource(ctx context.Context, source observe.Source, kept *sourceReading) {
 	answer, err := source.Read(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	kept.answer, kept.err, kept.at = answer, err, time.Now()
 	close(kept.done)
 	kept.done = nil

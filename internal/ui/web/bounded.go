@@ -30,22 +30,22 @@ type limitedListener struct {
 }
 
 // Accept returns the next connection that has a place.
-func (b *limitedListener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		c, err := b.Listener.Accept()
+		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 
 		select {
-		case b.places <- struct{}{}:
+		case l.places <- struct{}{}:
 		default:
 			_ = c.Close()
 			continue
 		}
 
-		leave, ok := b.countPeer(c)
-		one := &limitedConn{Conn: c, leave: sync.OnceFunc(func() { leave(); <-b.places })}
+		leave, ok := l.countPeer(c)
+		one := &limitedConn{Conn: c, leave: sync.OnceFunc(func() { leave(); <-l.places })}
 		if ok {
 			return one, nil
 		}
@@ -55,30 +55,30 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 }
 
 // countPeer counts a connection for its peer; false: the peer has too many.
-func (b *limitedListener) countPeer(c net.Conn) (leave func(), ok bool) {
-	if b.peer == nil || len(b.places) <= b.free {
+func (l *limitedListener) countPeer(c net.Conn) (leave func(), ok bool) {
+	if l.peer == nil || len(l.places) <= l.free {
 		return func() {}, true
 	}
 
-	who := b.peer(c)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.of[who] >= b.each {
+	who := l.peer(c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[who] >= l.each {
 		return func() {}, false
 	}
 
-	if b.of == nil {
-		b.of = map[string]int{}
+	if l.of == nil {
+		l.of = map[string]int{}
 	}
 
-	b.of[who]++
+	l.of[who]++
 
 	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.of[who]--
-		if b.of[who] == 0 {
-			delete(b.of, who)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.of[who]--
+		if l.of[who] == 0 {
+			delete(l.of, who)
 		}
 	}, true
 }
@@ -90,7 +90,7 @@ type limitedConn struct {
 }
 
 // Close closes it, and gives its place back.
-func (p *limitedConn) Close() error {
-	defer p.leave()
-	return p.Conn.Close()
+func (l *limitedConn) Close() error {
+	defer l.leave()
+	return l.Conn.Close()
 }

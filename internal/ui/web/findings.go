@@ -31,30 +31,30 @@ type finding struct {
 }
 
 // Findings are those that ask for something, the gravest first. What somebody does to the others is of the report, as the first line is.
-func (v sectionView) Findings() (all []finding) {
+func (s sectionView) Findings() (all []finding) {
 	rank := map[check.Severity]int{check.Error: 0, check.Warning: 1, check.Info: 2}
 	var ids []string
-	here := glance.Findings(&v.Report)
-	if a, ok := v.Answer.(interface{ Grave() []check.Finding }); ok {
+	here := glance.Findings(&s.Report)
+	if a, ok := s.Answer.(interface{ Grave() []check.Finding }); ok {
 		grave := a.Grave()
 		for _, f := range grave {
-			if v.isToldAlready(&f, grave, len(here)) {
+			if s.isToldAlready(&f, grave, len(here)) {
 				continue
 			}
 
-			row, began := "", v.troubleBegan(&f)
-			if d := v.deviceOf(&f); d != nil {
+			row, began := "", s.troubleBegan(&f)
+			if d := s.deviceOf(&f); d != nil {
 				row = rowID(d)
 			}
-			ids, all = append(ids, f.Code), append(all, finding{Finding: v.findingOfRow(f, began), Began: began, Row: row})
+			ids, all = append(ids, f.Code), append(all, finding{Finding: s.findingOfRow(f, began), Began: began, Row: row})
 		}
 	}
 
 	for i := range here {
-		ids, all = append(ids, here[i].ID()), append(all, v.ofReport(&here[i]))
+		ids, all = append(ids, here[i].ID()), append(all, s.ofReport(&here[i]))
 	}
 
-	for i, since := range v.site.live.firstSeen(ids, v.site.live.pages.clockFunc()()) {
+	for i, since := range s.site.live.firstSeen(ids, s.site.live.pages.clockFunc()()) {
 		all[i].Since = since
 	}
 
@@ -123,13 +123,13 @@ func (p pastTrouble) Says() string {
 const maxPastTroubles = 8
 
 // Past are the troubles of the last day that are over, the latest first.
-func (v sectionView) Past() (all []pastTrouble) {
-	if v.days != 1 {
+func (s sectionView) Past() (all []pastTrouble) {
+	if s.days != 1 {
 		return nil
 	}
-	for i := range v.Bands {
-		d := &v.Report.Devices[i]
-		for _, m := range v.Bands[i].PastMarks(d) {
+	for i := range s.Bands {
+		d := &s.Report.Devices[i]
+		for _, m := range s.Bands[i].PastMarks(d) {
 			all = append(all, pastTrouble{m, rowID(d), fmt.Sprintf("GPU %d", d.Index)})
 		}
 	}
@@ -140,13 +140,13 @@ func (v sectionView) Past() (all []pastTrouble) {
 }
 
 // ofReport is a finding of the report.
-func (v sectionView) ofReport(f *glance.Finding) finding {
-	out := finding{Finding: check.Finding{Severity: check.Warning, Seen: f.Seen, Do: f.Do}, Row: rowID(&v.Report.Devices[f.Place])}
+func (s sectionView) ofReport(f *glance.Finding) finding {
+	out := finding{Finding: check.Finding{Severity: check.Warning, Seen: f.Seen, Do: f.Do}, Row: rowID(&s.Report.Devices[f.Place])}
 	if f.Grave {
 		out.Severity = check.Error
 	}
 
-	if v.mayEnd(f.User) {
+	if s.mayEnd(f.User) {
 		out.PID, out.Owner = f.PID, f.User
 	}
 
@@ -154,7 +154,7 @@ func (v sectionView) ofReport(f *glance.Finding) finding {
 	case f.Since != nil:
 		out.Began = *f.Since
 	case f.Key == glance.Over:
-		out.Began = timeline.MarkedSince(v.site.lastSeen().Minutes, v.Report.Devices[f.Place].UUID, "breach")
+		out.Began = timeline.MarkedSince(s.site.lastSeen().Minutes, s.Report.Devices[f.Place].UUID, "breach")
 	}
 
 	return out
@@ -241,12 +241,12 @@ func (c *pageData) isToldAlready(f *check.Finding, all []check.Finding, here int
 }
 
 // firstSeen is when each finding was seen first, by what names it; one that is gone is forgotten.
-func (l *pageUpdater) firstSeen(ids []string, now time.Time) (out []time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pageUpdater) firstSeen(ids []string, now time.Time) (out []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	found := map[string]time.Time{}
 	for _, id := range ids {
-		first, known := l.found[id]
+		first, known := p.found[id]
 		if !known {
 			first = now
 		}
@@ -254,7 +254,7 @@ func (l *pageUpdater) firstSeen(ids []string, now time.Time) (out []time.Time) {
 		out = append(out, first)
 	}
 
-	l.found = found
+	p.found = found
 
 	return out
 }

@@ -41,14 +41,14 @@ type nowLine struct {
 }
 
 // Used is what is used of the memory, of all of it: "61 / 80 GiB"; "" not known.
-func (r gpuRow) Used() string {
-	if r.InUse() == nil || r.InAll() == nil {
+func (g gpuRow) Used() string {
+	if g.InUse() == nil || g.InAll() == nil {
 		return ""
 	}
 
-	used, all := r.InUse().String(), r.InAll().String()
+	used, all := g.InUse().String(), g.InAll().String()
 	number, unit, _ := strings.Cut(used, " ")
-	if *r.InUse() == 0 || strings.HasSuffix(all, " "+unit) {
+	if *g.InUse() == 0 || strings.HasSuffix(all, " "+unit) {
 		used = number
 	}
 
@@ -56,7 +56,7 @@ func (r gpuRow) Used() string {
 }
 
 // Blank reports whether nothing was read of it.
-func (r gpuRow) Blank() bool { return r.Utilization == nil && r.InUse() == nil && r.Temperature == nil }
+func (g gpuRow) Blank() bool { return g.Utilization == nil && g.InUse() == nil && g.Temperature == nil }
 
 // maxNowLines is how many lines a row has; the details have all.
 const maxNowLines = 2
@@ -189,13 +189,13 @@ func endText(at, now time.Time, estimated bool) string {
 }
 
 // chosenDetail is the device whose details are shown; nil none.
-func (c *screen) chosenDetail() *detailView {
-	for i := range c.Rows {
-		if r := &c.Rows[i]; r.Chosen {
-			v := &detailView{gpuRow: r, screen: c}
+func (s *screen) chosenDetail() *detailView {
+	for i := range s.Rows {
+		if r := &s.Rows[i]; r.Chosen {
+			v := &detailView{gpuRow: r, screen: s}
 			for k := range r.Strip.Spans {
 				// The last first.
-				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...)
+				v.Spans = append([]spanView{{r.Strip.Spans[k], s.Painter}}, v.Spans...)
 			}
 
 			v.Spans = v.Spans[:min(len(v.Spans), 30)]
@@ -221,27 +221,27 @@ type detailView struct {
 const mostSpans = 4
 
 // Close is the address without the details.
-func (v *detailView) Close() string { return v.pageAddress(v.days, "") }
+func (d *detailView) Close() string { return d.pageAddress(d.days, "") }
 
 // Curve is a small curve of the last day: temperature or power.
-func (v *detailView) Curve(of string) template.HTML {
+func (d *detailView) Curve(of string) template.HTML {
 	read := func(m trend.Mean) *float64 { return m.Temperature }
 	top := 100.0
 	if of == "power" {
 		read = func(m trend.Mean) *float64 { return m.Power }
 		top = 0
-		if v.PowerLimit != nil {
-			top = *v.PowerLimit
+		if d.PowerLimit != nil {
+			top = *d.PowerLimit
 		}
 	}
 
-	minutes := v.site.lastSeen().Minutes
+	minutes := d.site.lastSeen().Minutes
 	values := make([]*float64, bandColumns)
-	to := v.reportTime().Truncate(time.Minute).Add(time.Minute)
+	to := d.reportTime().Truncate(time.Minute).Add(time.Minute)
 	step := 24 * time.Hour / bandColumns
 	for _, m := range minutes {
 		if at := int(m.At.Sub(to.Add(-24*time.Hour)) / step); at >= 0 && at < bandColumns && !m.At.Before(to.Add(-24*time.Hour)) {
-			if x := read(m.Devices[v.UUID]); x != nil {
+			if x := read(m.Devices[d.UUID]); x != nil {
 				values[at] = x
 			}
 		}
@@ -265,7 +265,7 @@ type spanView struct {
 }
 
 // Lines are what the band says of it, in parts.
-func (v spanView) Lines() []string { return strings.Split(v.p.DescribeSpan(&v.Span), "\n") }
+func (s spanView) Lines() []string { return strings.Split(s.p.DescribeSpan(&s.Span), "\n") }
 
 // Shape is the colour of its user.
-func (v spanView) Shape() template.HTMLAttr { return template.HTMLAttr(v.p.UserAttributes(v.User)) } //nolint:gosec // a class of ours
+func (s spanView) Shape() template.HTMLAttr { return template.HTMLAttr(s.p.UserAttributes(s.User)) } //nolint:gosec // a class of ours

@@ -26,10 +26,10 @@ type runRow struct {
 }
 
 // Running are the leases, one's own first, then in the order of their devices.
-func (c jobSection) Running() (rows []*runRow) {
+func (j jobSection) Running() (rows []*runRow) {
 	at := map[string]*runRow{}
-	owner := c.site.ownerName()
-	c.Report.EachDevice(func(d *status.Device) {
+	owner := j.site.ownerName()
+	j.Report.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if l.Parent != "" {
 				continue
@@ -56,13 +56,13 @@ func (c jobSection) Running() (rows []*runRow) {
 		}
 	})
 
-	numbers := c.jobNumbers()
+	numbers := j.jobNumbers()
 	for _, row := range rows {
 		row.Number = numbers[row.PID]
 		row.Load = meanLoad(row.Devices)
-		row.Till = c.tillText(&row.Lease)
+		row.Till = j.tillText(&row.Lease)
 		if row.Since != nil {
-			row.For = band.DurationText(c.reportTime().Sub(*row.Since))
+			row.For = band.DurationText(j.reportTime().Sub(*row.Since))
 		}
 	}
 

@@ -31,26 +31,26 @@ type layout struct {
 }
 
 // layoutOf is that of a screen.
-func (l *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
+func (p *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
 	said := c.answers["history"]
 	history, _ := said.answer.(trend.UseReport)
 	key := layoutKey(c, seen, said.at)
-	l.mu.Lock()
-	have := l.laid[c.days]
-	l.mu.Unlock()
+	p.mu.Lock()
+	have := p.laid[c.days]
+	p.mu.Unlock()
 	if have != nil && have.key == key {
 		return have
 	}
 
 	made := newLayout(c, seen, trend.MergeEnded(history.Leases, seen.Over))
 	made.key = key
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.laid == nil {
-		l.laid = map[int]*layout{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.laid == nil {
+		p.laid = map[int]*layout{}
 	}
 
-	l.laid[c.days] = made
+	p.laid[c.days] = made
 
 	return made
 }

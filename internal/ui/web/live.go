@@ -97,11 +97,11 @@ func (s *Site) update(ctx context.Context, sent sent) error {
 }
 
 // openSights are those of the open pages.
-func (l *pageUpdater) openSights() map[pageView]bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *pageUpdater) openSights() map[pageView]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	open := map[pageView]bool{}
-	for page := range l.lines {
+	for page := range p.lines {
 		open[page.pageView] = true
 	}
 
@@ -109,19 +109,19 @@ func (l *pageUpdater) openSights() map[pageView]bool {
 }
 
 // sendParts gives sections to the pages of one sight. A page that is too far behind is cut: it comes again by itself.
-func (l *pageUpdater) sendParts(v pageView, parts []pagePart) {
+func (p *pageUpdater) sendParts(v pageView, parts []pagePart) {
 	text := eventMessage(parts)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
-	for page := range l.lines {
+	for page := range p.lines {
 		if page.pageView != v {
 			continue
 		}
 		select {
 		case page.out <- text:
 		default:
-			delete(l.lines, page)
+			delete(p.lines, page)
 			close(page.out)
 		}
 	}
@@ -135,15 +135,15 @@ func eventMessage(parts []pagePart) []byte {
 }
 
 // addPage makes a page one of those that are kept current. The error says who has too many.
-func (l *pageUpdater) addPage(v pageView, peer string) (*openPage, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.lines) >= maxPages {
+func (p *pageUpdater) addPage(v pageView, peer string) (*openPage, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.lines) >= maxPages {
 		return nil, fmt.Errorf("cannot keep more than %d pages current: this one stays as it is", maxPages)
 	}
 
 	open := 0
-	for page := range l.lines {
+	for page := range p.lines {
 		if page.peer == peer {
 			open++
 		}
@@ -153,20 +153,20 @@ func (l *pageUpdater) addPage(v pageView, peer string) (*openPage, error) {
 		return nil, fmt.Errorf("cannot keep more than %d pages of one peer current, and %s has so many open: close some; this one stays as it is", maxPagesOfPeer, peer)
 	}
 
-	if l.lines == nil {
-		l.lines = map[*openPage]bool{}
+	if p.lines == nil {
+		p.lines = map[*openPage]bool{}
 	}
 
 	page := &openPage{v, peer, make(chan []byte, maxBacklog)}
-	l.lines[page] = true
+	p.lines[page] = true
 
 	return page, nil
 }
 
-func (l *pageUpdater) removePage(page *openPage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.lines, page)
+func (p *pageUpdater) removePage(page *openPage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.lines, page)
 }
 
 // serveEvents sends the sections, and then each that changes.

@@ -146,8 +146,8 @@ func (s *Site) renderSections(ctx context.Context, v pageView) ([]pagePart, erro
 }
 
 // renderDetail are those of the device that was chosen.
-func (c *screen) renderDetail(t *template.Template) template.HTML {
-	if v := c.chosenDetail(); v != nil {
+func (s *screen) renderDetail(t *template.Template) template.HTML {
+	if v := s.chosenDetail(); v != nil {
 		return renderTemplate(t, "detail", v)
 	}
 	return ""
@@ -170,13 +170,13 @@ func periodName(days int) string {
 }
 
 // renderSection is that of a source.
-func (c *screen) renderSection(t *template.Template, name string) template.HTML {
-	said := c.answers[name]
+func (s *screen) renderSection(t *template.Template, name string) template.HTML {
+	said := s.answers[name]
 	if said.err != nil {
 		wrong := renderTemplate(t, "wrong", struct{ Wrong string }{said.err.Error()})
 		if name == "findings" {
 			// Those of the report are known all the same.
-			wrong += renderTemplate(t, name, sectionView{nil, c})
+			wrong += renderTemplate(t, name, sectionView{nil, s})
 		}
 		return wrong
 	}
@@ -184,7 +184,7 @@ func (c *screen) renderSection(t *template.Template, name string) template.HTML 
 		return ""
 	}
 
-	return renderTemplate(t, name, sectionView{said.answer, c})
+	return renderTemplate(t, name, sectionView{said.answer, s})
 }
 
 // sectionView is what the section of a source shows.

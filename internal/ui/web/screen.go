@@ -54,7 +54,7 @@ func (s *Site) sightOf(r *http.Request) pageView {
 }
 
 // pageAddress is the page with another choice.
-func (v pageView) pageAddress(days int, id gpu.UUID) string {
+func (p pageView) pageAddress(days int, id gpu.UUID) string {
 	asked := url.Values{}
 	if days != 1 {
 		asked.Set("days", strconv.Itoa(days))
@@ -189,24 +189,24 @@ func (c *pageData) Comma() string {
 }
 
 // Self is the screen itself, for templates that are given more.
-func (c *screen) Self() *screen { return c }
+func (s *screen) Self() *screen { return s }
 
 // Groups are those of the first line.
-func (c pageHead) Groups() []Group {
-	a := &c.Answer
-	free := Link{c.Say(a.Free.Text), "#gpus", "plain", "free"}
+func (p pageHead) Groups() []Group {
+	a := &p.Answer
+	free := Link{p.Say(a.Free.Text), "#gpus", "plain", "free"}
 	if a.Free.Count > 0 {
-		free.Class, free.Href = "good", c.anchorOf(a.Free.Places)
+		free.Class, free.Href = "good", p.anchorOf(a.Free.Places)
 	}
 
 	frees := []Link{free}
 	if a.Room != nil {
-		frees = append(frees, Link{c.Say(a.Room.Text), cmp.Or(c.anchorOf(a.Room.Places), free.Href), "plain", string(a.Room.Key)})
+		frees = append(frees, Link{p.Say(a.Room.Text), cmp.Or(p.anchorOf(a.Room.Places), free.Href), "plain", string(a.Room.Key)})
 	}
 
-	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
-	if told := c.headRequest(); told != nil {
-		waiting = append(waiting, c.start(told))
+	waiting := []Link{{p.Say(p.waitingText()), "#queue", "plain", "waiting"}}
+	if told := p.headRequest(); told != nil {
+		waiting = append(waiting, p.start(told))
 	}
 
 	var ills []Link
@@ -217,32 +217,32 @@ func (c pageHead) Groups() []Group {
 			class = "bad"
 		}
 
-		href := c.anchorOf(t.Places)
+		href := p.anchorOf(t.Places)
 		if t.Key == glance.Unreadable {
 			href = "#findings"
 		}
 
-		ills = append(ills, Link{c.Say(t.Text) + c.troubleDevices(&t), href, class, string(t.Key)})
+		ills = append(ills, Link{p.Say(t.Text) + p.troubleDevices(&t), href, class, string(t.Key)})
 	}
 
 	return []Group{{frees}, {waiting}, {ills}}
 }
 
 // headRequest is the request of which the line speaks: that of the user whose token the page asks for. Who has none may be anybody.
-func (c pageHead) headRequest() *glance.Start {
-	if c.site.Token == "" {
-		return c.Answer.Next
+func (p pageHead) headRequest() *glance.Start {
+	if p.site.Token == "" {
+		return p.Answer.Next
 	}
-	return c.Answer.Told()
+	return p.Answer.Told()
 }
 
 // start is the part about one request. It leads to the row of the reader, else to the device where that is known, else to what waits.
-func (c pageHead) start(told *glance.Start) Link {
-	l := Link{c.Say(told.Text), "#queue", "plain", string(glance.Next)}
+func (p pageHead) start(told *glance.Start) Link {
+	l := Link{p.Say(told.Text), "#queue", "plain", string(glance.Next)}
 	if len(told.Places) > 0 {
-		l.Href = c.anchorOf(told.Places)
+		l.Href = p.anchorOf(told.Places)
 	}
-	if told == c.Answer.Mine {
+	if told == p.Answer.Mine {
 		l.Href, l.Class, l.Key = "#yours", "mine", string(glance.Mine)
 	}
 
@@ -253,26 +253,26 @@ func (c pageHead) start(told *glance.Start) Link {
 const maxNamedDevices = 3
 
 // troubleDevices names the devices of a trouble, where they are few: " (GPU 0, 3)". No line breaks before a number.
-func (c pageHead) troubleDevices(t *glance.Part) string {
+func (p pageHead) troubleDevices(t *glance.Part) string {
 	if len(t.Places) == 0 || len(t.Places) > maxNamedDevices {
 		return ""
 	}
 	var numbers []string
 
 	for _, place := range t.Places {
-		numbers = append(numbers, strconv.Itoa(c.Report.Devices[place].Index))
+		numbers = append(numbers, strconv.Itoa(p.Report.Devices[place].Index))
 	}
 
 	return " (GPU\u00a0" + strings.Join(numbers, ",\u00a0") + ")"
 }
 
 // waitingText is how many wait: those of the own queue beside the others, as the list of what waits counts them.
-func (c pageHead) waitingText() string {
-	line := jobSection(c).queueLine()
+func (p pageHead) waitingText() string {
+	line := jobSection(p).queueLine()
 	others, own := len(line.Others), ownWaiting(&line)
 	switch {
 	case own == 0:
-		return c.Answer.Waiting.Text
+		return p.Answer.Waiting.Text
 	case others == 0 && own == 1:
 		return "1 of yours waits"
 	case others == 0:
@@ -283,11 +283,11 @@ func (c pageHead) waitingText() string {
 }
 
 // anchorOf is where the first of some devices is.
-func (c pageHead) anchorOf(places []int) string {
+func (p pageHead) anchorOf(places []int) string {
 	if len(places) == 0 {
 		return "#gpus"
 	}
-	d := &c.Report.Devices[places[0]]
+	d := &p.Report.Devices[places[0]]
 	return "#" + rowID(d)
 }
 
@@ -297,24 +297,24 @@ func rowID(d *status.Device) string {
 }
 
 // Title is that of the tab.
-func (c pageHead) Title() string { return c.Say(c.Answer.Title()) + " · " + c.Host }
+func (p pageHead) Title() string { return p.Say(p.Answer.Title()) + " · " + p.Host }
 
 // Today is the day of the report: "Wed 4 Mar".
-func (c pageHead) Today() string {
-	at := c.reportTime()
-	return c.Say(at.Format("Mon")) + " " + c.Say(at.Format("2 Jan"))
+func (p pageHead) Today() string {
+	at := p.reportTime()
+	return p.Say(at.Format("Mon")) + " " + p.Say(at.Format("2 Jan"))
 }
 
 // Icon is the address of the tab's picture.
-func (c pageHead) Icon() string {
+func (p pageHead) Icon() string {
 	mood := "full"
 	switch {
-	case len(c.Answer.Troubles) > 0 && c.Answer.Troubles[0].Grave:
+	case len(p.Answer.Troubles) > 0 && p.Answer.Troubles[0].Grave:
 		mood = "bad"
-	case c.Answer.Free.Count > 0:
+	case p.Answer.Free.Count > 0:
 		mood = "free"
 	}
-	return fmt.Sprintf("/icon/%d-%s.svg", min(c.Answer.Free.Count, 99), mood)
+	return fmt.Sprintf("/icon/%d-%s.svg", min(p.Answer.Free.Count, 99), mood)
 }
 
 // serveIcon draws the picture of a tab: how many are free, in green, grey, or red where something is broken.

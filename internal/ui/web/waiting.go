@@ -35,18 +35,18 @@ type waitGroup struct {
 }
 
 // Short and Rest are the reason in one sentence, which says whose it is, and what it says of each device.
-func (g *waitGroup) Short() string {
-	short, _, _ := strings.Cut(g.Why, "; ")
-	return strings.Replace(short, "that it can use", "that "+g.waiterText()+" can use", 1)
+func (w *waitGroup) Short() string {
+	short, _, _ := strings.Cut(w.Why, "; ")
+	return strings.Replace(short, "that it can use", "that "+w.waiterText()+" can use", 1)
 }
 
 // Rest is what the reason says of each device; "" nothing.
-func (g *waitGroup) Rest() string { _, rest, _ := strings.Cut(g.Why, "; "); return rest }
+func (w *waitGroup) Rest() string { _, rest, _ := strings.Cut(w.Why, "; "); return rest }
 
 // waiterText is who waits for the reason.
-func (g *waitGroup) waiterText() string {
-	if len(g.Rows) == 1 && g.Rows[0].Jobs == 1 {
-		return g.Rows[0].Label
+func (w *waitGroup) waiterText() string {
+	if len(w.Rows) == 1 && w.Rows[0].Jobs == 1 {
+		return w.Rows[0].Label
 	}
 	return "they"
 }
@@ -79,14 +79,14 @@ type waitRow struct {
 }
 
 // Numbers are those of the queue: "job 8", "40 jobs: 9–48"; "" of a request that is in no queue.
-func (r *waitRow) Numbers() string {
-	switch len(r.numbers) {
+func (w *waitRow) Numbers() string {
+	switch len(w.numbers) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("job %d", r.numbers[0])
+		return fmt.Sprintf("job %d", w.numbers[0])
 	}
-	return fmt.Sprintf("%d jobs: %s", len(r.numbers), numberList(r.numbers))
+	return fmt.Sprintf("%d jobs: %s", len(w.numbers), numberList(w.numbers))
 }
 
 // waitList is what waits, in the order of the line.
@@ -109,28 +109,28 @@ const (
 )
 
 // Waiting are the requests in the order of the line, and below them the own jobs that are not in it yet.
-func (c jobSection) Waiting() waitList {
-	line := c.queueLine()
+func (j jobSection) Waiting() waitList {
+	line := j.queueLine()
 	list := waitList{Paused: line.Paused, Problem: line.Problem, More: line.More, Own: ownWaiting(&line), Others: len(line.Others)}
-	own := c.ownRows(&line)
-	starts := glance.ForecastStarts(&c.Report)
+	own := j.ownRows(&line)
+	starts := glance.ForecastStarts(&j.Report)
 	var rows []*waitRow
 	place := 0
-	for i := range c.Report.Waiting {
-		w := &c.Report.Waiting[i]
+	for i := range j.Report.Waiting {
+		w := &j.Report.Waiting[i]
 		row := ownRowOf(&line, own, w)
 		if row == nil {
-			row = c.otherRow(w)
+			row = j.otherRow(w)
 		}
 
-		row.Told = row.Told || c.Answer.Mine != nil && c.Answer.Mine.Ticket == w.ID
+		row.Told = row.Told || j.Answer.Mine != nil && j.Answer.Mine.Ticket == w.ID
 		if glance.IsInLine(w) {
 			place++
 			row.Place = cmp.Or(row.Place, place)
 		}
 
 		if !slices.Contains(rows, row) {
-			c.fillStart(row, w, starts[i])
+			j.fillStart(row, w, starts[i])
 			rows = append(rows, row)
 		}
 	}
@@ -148,33 +148,33 @@ func (c jobSection) Waiting() waitList {
 }
 
 // fillStart says of a row in the line whether it is next, and when it may start.
-func (c jobSection) fillStart(row *waitRow, w *status.Waiting, start time.Time) {
-	row.First = c.Answer.Next != nil && c.Answer.Next.Ticket == w.ID
-	if c.Answer.Mine != nil && c.Answer.Mine.Ticket == w.ID && row.State == "" {
+func (j jobSection) fillStart(row *waitRow, w *status.Waiting, start time.Time) {
+	row.First = j.Answer.Next != nil && j.Answer.Next.Ticket == w.ID
+	if j.Answer.Mine != nil && j.Answer.Mine.Ticket == w.ID && row.State == "" {
 		// As the first line says it.
-		start = cmp.Or(c.Answer.Mine.At, start)
+		start = cmp.Or(j.Answer.Mine.At, start)
 	}
 
 	switch {
 	case start.IsZero():
 		return
-	case row.Jobs > 1 && start.After(c.reportTime().Add(time.Minute)):
-		row.Start = c.Say("from about " + prose.NearTime(start, c.reportTime()))
+	case row.Jobs > 1 && start.After(j.reportTime().Add(time.Minute)):
+		row.Start = j.Say("from about " + prose.NearTime(start, j.reportTime()))
 		return
 	}
 
-	row.Start = c.startText(start)
+	row.Start = j.startText(start)
 }
 
 // ownRows are the jobs of the own queue that wait, an array or jobs of one name in one row.
-func (c jobSection) ownRows(line *userqueue.Line) (rows []*waitRow) {
+func (j jobSection) ownRows(line *userqueue.Line) (rows []*waitRow) {
 	for i := range line.Jobs {
 		e := &line.Jobs[i]
 		if !isWaiting(e) {
 			continue
 		}
 
-		row := c.ownRow(e)
+		row := j.ownRow(e)
 		if n := len(rows); n > 0 && rows[n-1].mergeIfSame(row) {
 			continue
 		}
@@ -212,7 +212,7 @@ func ownWaiting(line *userqueue.Line) int {
 }
 
 // foldRows shows the first rows and the own ones, and keeps the others for who opens them.
-func (l *waitList) foldRows(rows []*waitRow) {
+func (w *waitList) foldRows(rows []*waitRow) {
 	var shown, folded []*waitRow
 	for i, row := range rows {
 		if row.Own || len(shown) < maxWaitingRows || len(rows)-i <= fewRows {
@@ -226,7 +226,7 @@ func (l *waitList) foldRows(rows []*waitRow) {
 		shown, folded = rows, nil
 	}
 
-	l.Groups, l.Rest = groupRows(shown), groupRows(folded)
+	w.Groups, w.Rest = groupRows(shown), groupRows(folded)
 }
 
 // groupRows puts rows of the same reason together that follow each other.
@@ -247,16 +247,16 @@ func groupRows(rows []*waitRow) (groups []*waitGroup) {
 }
 
 // Sum says how many wait, and whose they are: "100 wait: 12 of others, 88 yours"; "" where there is no own queue.
-func (l waitList) Sum() string {
-	if l.Own == 0 || l.Others == 0 {
+func (w waitList) Sum() string {
+	if w.Own == 0 || w.Others == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d wait: %d of others, %d yours", l.Own+l.Others, l.Others, l.Own)
+	return fmt.Sprintf("%d wait: %d of others, %d yours", w.Own+w.Others, w.Others, w.Own)
 }
 
 // Folded is how many requests of others are folded away.
-func (l waitList) Folded() (n int) {
-	for _, g := range l.Rest {
+func (w waitList) Folded() (n int) {
+	for _, g := range w.Rest {
 		for _, row := range g.Rows {
 			n += row.Jobs
 		}
@@ -264,8 +264,8 @@ func (l waitList) Folded() (n int) {
 	return n
 }
 
-func (c jobSection) ownRow(e *userqueue.Entry) *waitRow {
-	row := &waitRow{Own: true, User: c.site.ownerName(), Jobs: 1, Asks: e.Asks, Since: e.Submitted, numbers: []int{e.Number}, names: []string{e.Name}, Words: []string{strconv.Itoa(e.Number)}, why: e.Why, remedy: e.Remedy}
+func (j jobSection) ownRow(e *userqueue.Entry) *waitRow {
+	row := &waitRow{Own: true, User: j.site.ownerName(), Jobs: 1, Asks: e.Asks, Since: e.Submitted, numbers: []int{e.Number}, names: []string{e.Name}, Words: []string{strconv.Itoa(e.Number)}, why: e.Why, remedy: e.Remedy}
 	switch {
 	case e.Cancelling:
 		row.State = "ending"
@@ -277,17 +277,17 @@ func (c jobSection) ownRow(e *userqueue.Entry) *waitRow {
 	case e.HeldBack != "":
 		row.State = e.HeldBack
 	case e.Expected != nil:
-		row.Start = c.startText(*e.Expected)
+		row.Start = j.startText(*e.Expected)
 	case e.Endless != "":
-		row.Start = c.Say("no end known")
+		row.Start = j.Say("no end known")
 	}
 	row.updateLabel()
 
 	return row
 }
 
-func (c jobSection) otherRow(w *status.Waiting) *waitRow {
-	row := &waitRow{Own: w.User == c.site.ownerName(), User: w.User, Label: w.Command, Jobs: 1, Asks: prose.CountNoun(w.Count, "GPU"), why: w.Why}
+func (j jobSection) otherRow(w *status.Waiting) *waitRow {
+	row := &waitRow{Own: w.User == j.site.ownerName(), User: w.User, Label: w.Command, Jobs: 1, Asks: prose.CountNoun(w.Count, "GPU"), why: w.Why}
 	switch {
 	case w.Share > 0:
 		row.Asks += ", share " + w.Share.String()
@@ -304,7 +304,7 @@ func (c jobSection) otherRow(w *status.Waiting) *waitRow {
 	}
 
 	if w.Endless != "" && w.Expected == nil {
-		row.Start = c.Say("no end known")
+		row.Start = j.Say("no end known")
 	}
 
 	return row
@@ -334,49 +334,49 @@ func arrayOf(name string) string {
 }
 
 // mergeIfSame reports whether a job is one more of the same array or name, and adds it.
-func (r *waitRow) mergeIfSame(o *waitRow) bool {
-	if arrayOf(r.names[0]) != arrayOf(o.names[0]) || r.Asks != o.Asks || r.why != o.why || r.remedy != o.remedy || (r.after == nil) != (o.after == nil) || r.after == nil && r.State != o.State {
+func (w *waitRow) mergeIfSame(o *waitRow) bool {
+	if arrayOf(w.names[0]) != arrayOf(o.names[0]) || w.Asks != o.Asks || w.why != o.why || w.remedy != o.remedy || (w.after == nil) != (o.after == nil) || w.after == nil && w.State != o.State {
 		return false
 	}
 
-	r.Jobs++
-	r.names = append(r.names, o.names...)
-	r.numbers, r.Words = append(r.numbers, o.numbers...), append(r.Words, o.Words...)
-	if r.after != nil {
-		r.after = append(r.after, o.after...)
-		r.updateAfter()
+	w.Jobs++
+	w.names = append(w.names, o.names...)
+	w.numbers, w.Words = append(w.numbers, o.numbers...), append(w.Words, o.Words...)
+	if w.after != nil {
+		w.after = append(w.after, o.after...)
+		w.updateAfter()
 	}
 
-	r.updateLabel()
+	w.updateLabel()
 
 	return true
 }
 
 // updateAfter says for what a row waits that comes after other jobs.
-func (r *waitRow) updateAfter() {
-	awaited := slices.Clone(r.after)
+func (w *waitRow) updateAfter() {
+	awaited := slices.Clone(w.after)
 	slices.Sort(awaited)
 	awaited = slices.Compact(awaited)
 	switch {
 	case len(awaited) == 1:
-		r.State = fmt.Sprintf("after the end of job %d", awaited[0])
-	case r.Jobs > 1 && len(r.after) == r.Jobs:
-		r.State = fmt.Sprintf("each after the end of one of jobs %s", numberList(awaited))
+		w.State = fmt.Sprintf("after the end of job %d", awaited[0])
+	case w.Jobs > 1 && len(w.after) == w.Jobs:
+		w.State = fmt.Sprintf("each after the end of one of jobs %s", numberList(awaited))
 	default:
-		r.State = fmt.Sprintf("after the end of jobs %s", numberList(awaited))
+		w.State = fmt.Sprintf("after the end of jobs %s", numberList(awaited))
 	}
 }
 
 // updateLabel names a row by its job, or its jobs: "sweep[1–29]".
-func (r *waitRow) updateLabel() {
-	r.Label = r.names[0]
-	if r.Jobs == 1 {
+func (w *waitRow) updateLabel() {
+	w.Label = w.names[0]
+	if w.Jobs == 1 {
 		return
 	}
 
 	var tasks []int
 
-	for _, name := range r.names {
+	for _, name := range w.names {
 		if m := arrayTask.FindStringSubmatch(name); m != nil {
 			n, _ := strconv.Atoi(m[2])
 			tasks = append(tasks, n)
@@ -385,17 +385,17 @@ func (r *waitRow) updateLabel() {
 
 	if len(tasks) > 0 {
 		slices.Sort(tasks)
-		r.Label = arrayOf(r.names[0]) + numberList(slices.Compact(tasks)) + "]"
+		w.Label = arrayOf(w.names[0]) + numberList(slices.Compact(tasks)) + "]"
 	}
 }
 
 // Ask is the question before jobs are cancelled.
-func (r *waitRow) Ask(c *screen) string {
-	if r.Jobs > 1 {
-		return c.Say(fmt.Sprintf("Cancel %d jobs of %s?", r.Jobs, r.Label))
+func (w *waitRow) Ask(c *screen) string {
+	if w.Jobs > 1 {
+		return c.Say(fmt.Sprintf("Cancel %d jobs of %s?", w.Jobs, w.Label))
 	}
-	return c.Say(fmt.Sprintf("Cancel job %s %s?", numberList(r.numbers), r.Label))
+	return c.Say(fmt.Sprintf("Cancel job %s %s?", numberList(w.numbers), w.Label))
 }
 
 // Cancels reports whether the page can cancel it.
-func (r *waitRow) Cancels(c *screen) bool { return len(r.Words) > 0 && c.mayEnd(r.User) }
+func (w *waitRow) Cancels(c *screen) bool { return len(w.Words) > 0 && c.mayEnd(w.User) }

@@ -114,18 +114,18 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 }
 
 // checkOptions is what cannot be asked for.
-func (o *historyOptions) checkOptions() error {
+func (h *historyOptions) checkOptions() error {
 	switch {
-	case o.by != "" && !slices.Contains(trend.SumKeys(), o.by):
-		return failure.Usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", o.by)
-	case o.chart == "":
+	case h.by != "" && !slices.Contains(trend.SumKeys(), h.by):
+		return failure.Usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", h.by)
+	case h.chart == "":
 		return nil
-	case o.by == "":
+	case h.by == "":
 		return failure.Usagef("cannot draw the jobs of the queue: say what to add up by, such as --by user")
-	case o.json:
+	case h.json:
 		return failure.Usagef("cannot use --chart and --json together: call gpuard history once for each")
 	}
-	return cli.CheckChart(o.chart)
+	return cli.CheckChart(h.chart)
 }
 
 // showUse adds up the leases that have ended within this time, or all.

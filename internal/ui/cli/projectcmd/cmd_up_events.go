@@ -28,29 +28,29 @@ type event struct {
 }
 
 // markOld marks instances as stale, so that their next state is reported as an event.
-func (t *eventFinder) markOld(names []string) {
+func (e *eventFinder) markOld(names []string) {
 	for _, name := range names {
-		row := t.before[name]
+		row := e.before[name]
 		row.Fresh = false
-		t.before[name] = row
+		e.before[name] = row
 	}
 }
 
 // findEvents returns the events between the last view and this one. The first view has none.
-func (t *eventFinder) findEvents(view *services.View) (told []event) {
+func (e *eventFinder) findEvents(view *services.View) (told []event) {
 	now := map[string]services.Row{}
 	for i := range view.Rows {
 		row := view.Rows[i]
-		if !t.only(&row) {
+		if !e.only(&row) {
 			continue
 		}
 
 		now[row.Name] = row
-		if !slices.Contains(t.order, row.Name) {
-			t.order = append(t.order, row.Name)
+		if !slices.Contains(e.order, row.Name) {
+			e.order = append(e.order, row.Name)
 		}
 
-		if t.before == nil {
+		if e.before == nil {
 			continue
 		}
 		if !row.Wanted && hasEnded(&row) {
@@ -58,7 +58,7 @@ func (t *eventFinder) findEvents(view *services.View) (told []event) {
 			continue
 		}
 
-		before, known := t.before[row.Name]
+		before, known := e.before[row.Name]
 		if !known && row.Wanted && !row.Fresh {
 			// The state of an earlier start.
 			continue
@@ -69,36 +69,36 @@ func (t *eventFinder) findEvents(view *services.View) (told []event) {
 		}
 	}
 
-	told = append(t.endEvents(now), told...)
-	t.before = now
+	told = append(e.endEvents(now), told...)
+	e.before = now
 
 	return told
 }
 
 // endEvents returns the ends of instances that are not wanted any more. It reports each end once, although the instance
 // stays in the view for a moment. Dependents come first, because they end first.
-func (t *eventFinder) endEvents(now map[string]services.Row) (told []event) {
-	for _, name := range slices.Backward(t.order) {
-		before, known := t.before[name]
+func (e *eventFinder) endEvents(now map[string]services.Row) (told []event) {
+	for _, name := range slices.Backward(e.order) {
+		before, known := e.before[name]
 		row, there := now[name]
 		switch {
 		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || isAlive(&row))):
 			if row.State != "" {
 				// Without a state its keeper may be exiting.
-				delete(t.ended, name)
+				delete(e.ended, name)
 			}
-		case known && isAlive(&before) && !t.ended[name]:
+		case known && isAlive(&before) && !e.ended[name]:
 			text := "ended"
 			if there && row.State != "" {
 				text = stateText(&row)
 			}
 
 			told = append(told, event{name, text, true})
-			if t.ended == nil {
-				t.ended = map[string]bool{}
+			if e.ended == nil {
+				e.ended = map[string]bool{}
 			}
 
-			t.ended[name] = true
+			e.ended[name] = true
 		}
 	}
 	return told

@@ -28,9 +28,9 @@ type ProjectFlags struct {
 }
 
 // Add adds the flags; asJSON is the help of --json.
-func (o *ProjectFlags) Add(cmd *cobra.Command, asJSON string) {
-	cmd.Flags().StringVar(&o.File, "file", "", "the project's `FILE` (default: gpuard.yaml here or in a folder above, if no other user can write it)")
-	cmd.Flags().BoolVar(&o.JSON, "json", false, asJSON)
+func (p *ProjectFlags) Add(cmd *cobra.Command, asJSON string) {
+	cmd.Flags().StringVar(&p.File, "file", "", "the project's `FILE` (default: gpuard.yaml here or in a folder above, if no other user can write it)")
+	cmd.Flags().BoolVar(&p.JSON, "json", false, asJSON)
 }
 
 // FindProject returns the folder of a project and its current view.

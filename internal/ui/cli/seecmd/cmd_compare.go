@@ -278,20 +278,20 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 }
 
 // readFlags reads the flags, and checks what they and the commands are.
-func (o *compareOptions) readFlags(r *compare.Request) (err error) {
+func (c *compareOptions) readFlags(r *compare.Request) (err error) {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	if err := jobflags.RefuseRange("device", o.device); err != nil {
+	if err := jobflags.RefuseRange("device", c.device); err != nil {
 		return err
 	}
 
-	r.Arms, err = experiment.ParseArms(o.arms)
+	r.Arms, err = experiment.ParseArms(c.arms)
 	if err != nil {
 		return err
 	}
 
-	for _, text := range o.metrics {
+	for _, text := range c.metrics {
 		m, err := experiment.ParseMetric(text)
 		if err != nil {
 			return err
@@ -302,7 +302,7 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 		r.Metrics = append(r.Metrics, m)
 	}
 
-	return cli.CheckChart(o.chart)
+	return cli.CheckChart(c.chart)
 }
 
 func newCompareAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compareAnswer {

@@ -162,22 +162,22 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 }
 
 // readRequest reads the flags that need no trace.
-func (o *simulateOptions) readRequest() (*simulate.Request, error) {
-	r := &simulate.Request{Place: job.Place(o.place), Guess: sim.Guess(o.guess), Every: o.every}
+func (s *simulateOptions) readRequest() (*simulate.Request, error) {
+	r := &simulate.Request{Place: job.Place(s.place), Guess: sim.Guess(s.guess), Every: s.every}
 	if !slices.Contains([]job.Place{job.Auto, job.Packed, job.Spread}, r.Place) {
-		return nil, failure.Usagef("cannot place %q: write --place packed or --place spread", o.place)
+		return nil, failure.Usagef("cannot place %q: write --place packed or --place spread", s.place)
 	}
-	if o.every < 1 {
-		return nil, failure.Usagef("cannot keep the first of each %d jobs: write --every 1 or more", o.every)
+	if s.every < 1 {
+		return nil, failure.Usagef("cannot keep the first of each %d jobs: write --every 1 or more", s.every)
 	}
 	if err := sim.SetEstimates(nil, r.Guess, nil); err != nil {
 		return nil, failure.Usagef("%v", err)
 	}
-	if err := cli.CheckChart(o.chart); err != nil {
+	if err := cli.CheckChart(s.chart); err != nil {
 		return nil, err
 	}
 
-	for _, name := range o.policies {
+	for _, name := range s.policies {
 		all := sim.Policies()
 		i := slices.IndexFunc(all, func(one sim.Policy) bool { return one.Name == name })
 		if i < 0 {

@@ -160,11 +160,11 @@ type setupFlags struct {
 	after func(setup.Report) []string
 }
 
-func (t *setupFlags) addFlags(cmd *cobra.Command) *cobra.Command {
+func (s *setupFlags) addFlags(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
-	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written, every line of it")
-	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
-	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
+	f.BoolVar(&s.dry, "dry-run", false, "only show what would be written, every line of it")
+	f.BoolVar(&s.remove, "remove", false, "remove what this wrote before")
+	f.BoolVar(&s.json, "json", false, "answer as one JSON object")
 
 	return cmd
 }
@@ -394,8 +394,8 @@ type deviceChoice struct {
 }
 
 // flagWords checks the flags, and returns them as words for gpuard run and gpuard env.
-func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) (words []string, err error) {
-	c.spec, err = c.Spec(cmd, nil)
+func (d *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) (words []string, err error) {
+	d.spec, err = d.Spec(cmd, nil)
 	if err != nil {
 		return nil, failure.AsUsage(err)
 	}
@@ -408,9 +408,9 @@ func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) (words []st
 
 // doubtNotes returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may
 // be down, and home folders are shared with machines that have other devices.
-func (c *deviceChoice) doubtNotes(p *cli.Program, cmd *cobra.Command) func() []string {
+func (d *deviceChoice) doubtNotes(p *cli.Program, cmd *cobra.Command) func() []string {
 	return func() []string {
-		spec, err := c.Spec(cmd, nil)
+		spec, err := d.Spec(cmd, nil)
 		if err != nil {
 			return nil
 		}

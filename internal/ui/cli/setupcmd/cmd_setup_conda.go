@@ -58,9 +58,9 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 }
 
 // addModes adds --ask and --lease.
-func (o *condaOptions) addModes(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
-	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is deactivated")
+func (c *condaOptions) addModes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.ask, "ask", false, "ask at activation which device")
+	cmd.Flags().BoolVar(&c.lease, "lease", false, "lease for the shell, until the environment is deactivated")
 }
 
 func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []string) error {
@@ -114,8 +114,8 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 }
 
 // choiceWords returns the choice, with --ask and --lease, as words for a command line.
-func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
-	words, err := o.choice.flagWords(p, cmd)
+func (c *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+	words, err := c.choice.flagWords(p, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +130,11 @@ func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string
 		return nil, failure.AsUsage(err)
 	}
 
-	if o.ask {
+	if c.ask {
 		words = append(words, "--ask")
 	}
 
-	if o.lease {
+	if c.lease {
 		words = append(words, "--lease")
 	}
 
@@ -142,7 +142,7 @@ func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string
 }
 
 // applyStoredFlags applies the flags from the environment's own variable, which --environment-yml writes.
-func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, words []string) error {
+func (c *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return failure.Usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
 	}
@@ -159,7 +159,7 @@ func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, word
 		return failure.AsUsage(err)
 	}
 
-	_, err = o.choiceWords(p, cmd)
+	_, err = c.choiceWords(p, cmd)
 
 	return err
 }
