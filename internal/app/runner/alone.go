@@ -30,7 +30,7 @@ func WriteLockOwner(host *machine.Host, lock *os.File, place int) error {
 func (r *runner) awaitConductorEnd() {
 	_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 	r.alone.Store(true)
-	if r.work.Keep == nil {
+	if r.Keep == nil {
 		r.cancel()
 	}
 }
@@ -39,16 +39,16 @@ func (r *runner) awaitConductorEnd() {
 // one in later finds no lock.
 func (r *runner) handOffLock() error {
 	more := false
-	err := r.journal.WithLock(func() error {
+	err := r.Journal.WithLock(func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		err := r.catchUp()
-		more = err == nil && r.state.HasStartable()
+		more = err == nil && r.State.HasStartable()
 
-		return errors.Join(err, r.lock.Close())
+		return errors.Join(err, r.Lock.Close())
 	})
 	if err == nil && more {
-		err = r.work.Keep()
+		err = r.Keep()
 	}
 
 	return err

@@ -21,7 +21,7 @@ import (
 // leaseAndStart leases for a run and starts it. An error ends all.
 func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 	r.mu.Lock()
-	what, err := r.work.Prepare(run)
+	what, err := r.Prepare(run)
 	r.mu.Unlock()
 	if err != nil {
 		return r.recordFailedStart(run, err)
@@ -29,7 +29,7 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 
 	// A file system may take as long for the log as the claim takes.
 	what.log = sync.OnceValues(func() (*os.File, error) { return openLog(what.Log) })
-	if !r.work.Each {
+	if !r.Queue {
 		// Start has its error.
 		go func() { _, _ = what.log() }()
 	}
@@ -40,7 +40,7 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 	}
 
 	command := cmp.Or(what.Name, machine.BaseName(what.Argv))
-	if !r.work.Each {
+	if !r.Queue {
 		seat, err := r.claimDevices(ctx, desk, command)
 		return r.startInBackground(ctx, run, what, seat, err)
 	}
@@ -144,8 +144,8 @@ func (r *runner) displaceLast(run int) bool {
 
 // queueOrder is what orders a run among those of its queue. The lock is held.
 func (r *runner) queueOrder(run int) queue.Own {
-	one := &r.state.Runs[run]
-	return queue.Own{Nice: one.Nice, Arrival: one.Submitted.UnixNano(), Estimate: r.state.Estimate(run), Count: one.GPUs}
+	one := &r.State.Runs[run]
+	return queue.Own{Nice: one.Nice, Arrival: one.Submitted.UnixNano(), Estimate: r.State.Estimate(run), Count: one.GPUs}
 }
 
 // setTicket notes whether a run waits with a ticket.
@@ -176,7 +176,7 @@ func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 	var refusal *job.Refusal
 	var usage *exit.Usage
 	switch {
-	case !r.work.Each || errors.Is(err, syscall.ENOSPC):
+	case !r.Queue || errors.Is(err, syscall.ENOSPC):
 		r.abandonStart(run)
 		return err
 	case errors.As(err, &refusal) || errors.As(err, &usage) || errors.Is(err, os.ErrNotExist):
@@ -224,8 +224,8 @@ func (r *runner) requeueRun(run int) {
 	defer r.mu.Unlock()
 	delete(r.stops, run)
 	delete(r.taken, run)
-	r.state.ReturnArrayPlace(run)
-	r.state.OfferRun(run)
+	r.State.ReturnArrayPlace(run)
+	r.State.OfferRun(run)
 	r.refillLines()
 }
 
@@ -257,13 +257,13 @@ func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, 
 		}
 	}
 
-	if r.work.Keep == nil && batch.HasHungUp(lifeFD) {
+	if r.Keep == nil && batch.HasHungUp(lifeFD) {
 		// Without delay: the goroutine that reads it may run later.
 		r.cancel()
 	}
 
 	r.mu.Lock()
-	wanted := r.state.MayStart(run)
+	wanted := r.State.MayStart(run)
 	r.mu.Unlock()
 	if ctx.Err() != nil || !wanted {
 		r.leaveProcessor(what)

@@ -25,7 +25,7 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Folder is a folder with a journal, which this process has locked.
+// Folder is a folder of runs with a journal. The conductor and the runner have it locked.
 type Folder struct {
 	Dir     string // absolute
 	Host    *machine.Host
@@ -40,39 +40,58 @@ type Folder struct {
 	Work string
 	// The time between SIGTERM and SIGKILL.
 	Grace time.Duration
-	// Called when a run is over whose end this process has written down; nil for none.
+	// Called when a run is over whose end this process has written down, with the state locked; nil for none.
 	Ended func(run int) error
 	// Runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays
-	// nothing.
+	// nothing. Every run asks for its own: a refusal is its failure, and several wait at the same time.
 	Queue bool
 }
 
 // Path is the folder of a run.
 func (f *Folder) Path(run int) string { return filepath.Join(f.Dir, f.State.Folder(run)) }
 
-// Add writes an event, and counts it when it is written. The runner must not be there.
-func (f *Folder) Add(e batchlog.Event) error {
+// Tag is what each process of a run has in its environment.
+func (f *Folder) Tag(run int) string { return f.Mark + "=" + f.Path(run) }
+
+// Open opens the journal in the folder, and reads it.
+func (f *Folder) Open() (err error) {
+	f.Journal, err = journal.Open(filepath.Join(f.Dir, JournalFile))
+	if err == nil {
+		err = f.CatchUp()
+	}
+	return err
+}
+
+// JournalFile is the name of the journal.
+const JournalFile = "journal"
+
+// AppendEvent writes an event into a journal.
+func AppendEvent(j *journal.Journal, e batchlog.Event) error {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+	return j.Append(line)
+}
 
-	err = f.Journal.Append(line)
+// Add writes an event, and counts it when it is written. The runner must not be there.
+func (f *Folder) Add(e batchlog.Event) error {
+	err := AppendEvent(f.Journal, e)
 	if err != nil {
 		return err
 	}
 
 	err = f.CatchUp()
-	if err != nil {
+	if err != nil || !f.tellsEnd(e) {
 		return err
 	}
 
-	isEnd := e.Kind == batchlog.End || e.Kind == batchlog.Gone
-	if f.Ended == nil || !isEnd || !f.State.Over(e.Run) {
-		return nil
-	}
-
 	return f.Ended(e.Run)
+}
+
+// tellsEnd reports whether Ended is to be called after an event.
+func (f *Folder) tellsEnd(e batchlog.Event) bool {
+	return f.Ended != nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && f.State.Over(e.Run)
 }
 
 // CatchUp reads what was written since.
@@ -118,9 +137,14 @@ type runsParent struct {
 	// Kills what is left of a runner that was asked to end; nil: it was not.
 	hurry   func()
 	failure error
+	// What the runner says, and its end; nil when that is over.
+	received <-chan runnerMessage
+	ended    <-chan struct{}
 	// Ends of runs that no runner waits for.
 	strays chan orphanedRunEnd
 	left   []orphanedRun // those runs
+	// Of how many the exit status is unknown, and it was not said yet.
+	again int
 	// Runners in a row that ended without having done anything.
 	fruit int
 
@@ -155,7 +179,7 @@ func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Sig
 		if f.State.HasStartable() {
 			err = c.superviseRunner(ctx)
 		} else {
-			err = c.watchRunner(nil, closedChannel(), func() {})
+			err = c.watch(c.isRunnerAwaited, func() {})
 		}
 	}
 
@@ -195,6 +219,7 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	c.runners = append(c.runners[max(0, len(c.runners)-mostRunners+1):], cmd.Process.Pid)
 	c.mu.Unlock()
 	received, ended := make(chan runnerMessage, 16), make(chan struct{})
+	c.received, c.ended = received, ended
 	go receiveMessages(theirs, received)
 	go func() {
 		// cmd.ProcessState says how it ended.
@@ -203,7 +228,7 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	}()
 
 	done := c.State.Count.CountDone()
-	err = c.watchRunner(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	err = c.watch(c.isRunnerAwaited, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	if err != nil || c.failure != nil || c.heard != nil && c.State.Count.Running == 0 {
 		return err
 	}
@@ -223,44 +248,50 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	return nil
 }
 
-// watchRunner follows a runner to its end.
-func (c *runsParent) watchRunner(received <-chan runnerMessage, ended <-chan struct{}, stop func()) error {
+// isRunnerAwaited reports whether a runner is there, or, of a queue without anything to start, what one has left.
+func (c *runsParent) isRunnerAwaited() bool {
+	return c.ended != nil || c.received != nil || c.Queue && len(c.left) > 0 && !c.State.HasStartable()
+}
+
+// watch writes down what ends, and shows it, as long as there is more. stop ends what runs.
+func (c *runsParent) watch(more func() bool, stop func()) error {
 	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
 
-	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.HasStartable(); {
+	for more() {
 		if c.Queue && len(c.left) == 0 {
 			tick.Stop()
 		}
+
 		select {
 		case e := <-c.strays:
-			if err := c.recordStrayEnd(e, func(over batchlog.Event) error { return c.recordEnds([]batchlog.Event{over}) }); err != nil {
+			if err := c.recordStrayEnd(e); err != nil {
 				return err
 			}
-		case m, open := <-received:
-			if !open {
-				received = nil
-				continue
+		case m, open := <-c.received:
+			if open {
+				c.applyMessage(m)
+			} else {
+				c.received = nil
 			}
-			c.applyMessage(m)
-		case <-ended:
-			over, ended = true, nil
+		case <-c.ended:
+			c.ended = nil
 		case sig := <-c.caught.Signals:
 			c.obeySignal(sig, stop)
 		case <-tick.C:
 		}
+
 		if err := c.showProgress(); err != nil {
 			return err
 		}
 	}
 
-	return c.showProgress()
-}
+	if c.again > 0 {
+		c.Host.Say(fmt.Sprintf("the exit status of some interrupted runs is unknown (%d): they are done again", c.again))
+		c.again = 0
+	}
 
-func closedChannel() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
+	return c.showProgress()
 }
 
 // applyMessage acts on what the runner says.

@@ -47,7 +47,7 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 
 		busy := len(r.live) + len(r.taken)
 		for one := range r.resting {
-			if r.state.MayStart(one) {
+			if r.State.MayStart(one) {
 				// Else its owner has cancelled or held it.
 				busy++
 			}
@@ -68,11 +68,11 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 // takeRun takes the run that is next out of a line. The lock is held.
 func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
-		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
+		run, left = line.Take(time.Now().UnixNano(), r.State.EstimateOf)
 		postponed := left && r.postponeRetry(run)
 
 		// It may have been cancelled meanwhile.
-		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.TakeArrayPlace(run)
+		found = left && !postponed && !r.taken[run] && r.State.MayStart(run) && r.State.TakeArrayPlace(run)
 	}
 	if found {
 		r.taken[run] = true
@@ -83,13 +83,13 @@ func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 // postponeRetry puts a failed run back into the line after its pause, and reports whether there is one. The lock is
 // held.
 func (r *runner) postponeRetry(run int) bool {
-	rest := r.state.RestBeforeRetry(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
+	rest := r.State.RestBeforeRetry(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
 	if rest > 0 && !r.resting[run] {
 		r.resting[run] = true
 		time.AfterFunc(rest, func() {
 			r.mu.Lock()
 			delete(r.resting, run)
-			r.state.OfferRun(run)
+			r.State.OfferRun(run)
 			r.refillLines()
 			r.mu.Unlock()
 			r.wakeDispatch()
@@ -107,7 +107,7 @@ func (r *runner) takeWaiting() (run int, found bool) {
 	}
 
 	delete(r.taken, run)
-	r.state.ReturnArrayPlace(run)
+	r.State.ReturnArrayPlace(run)
 	r.addToLine(run)
 
 	return 0, false

@@ -52,7 +52,7 @@ func (c *runsParent) inheritRuns(runner int) error {
 		command, goesOn := sys.Process{}, false
 		if running && i < 0 && born.Kept {
 			// It was killed, and the runner has buried it.
-			command, goesOn = commandOf(born, c.Mark+"="+c.Path(run))
+			command, goesOn = commandOf(born, c.Tag(run))
 		}
 
 		switch {
@@ -76,12 +76,16 @@ func (c *runsParent) inheritRuns(runner int) error {
 		c.Host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
 
+	c.awaitStrays(open)
 	if c.Queue && c.heard == nil {
-		c.awaitStrays(open)
 		return nil
 	}
+	if c.heard != nil {
+		c.stopAll()
+	}
 
-	return c.awaitChildren(open)
+	// Those of before are not ours to end.
+	return c.watch(func() bool { return slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) }, c.stopAll)
 }
 
 func (c *runsParent) isLeft(run int) bool {
@@ -133,39 +137,6 @@ func (c *runsParent) settledChildren(runner int) (children []sys.Process) {
 			return children
 		}
 	}
-}
-
-// awaitChildren waits for runs that are our children.
-func (c *runsParent) awaitChildren(runs []int) error {
-	c.awaitStrays(runs)
-	if c.heard != nil {
-		c.stopAll()
-	}
-
-	tick := time.NewTicker(journalInterval)
-	defer tick.Stop()
-
-	for slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) {
-		// Those of before are not ours to end.
-		select {
-		case e := <-c.strays:
-			err := c.recordStrayEnd(e, func(over batchlog.Event) error {
-				over.At = time.Now()
-				return c.Add(over)
-			})
-			if err != nil {
-				return err
-			}
-		case sig := <-c.caught.Signals:
-			c.obeySignal(sig, c.stopAll)
-		case <-tick.C:
-		}
-		if err := c.showProgress(); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // stopAll ends everything below this process; it is killed after a while, or when that is asked for again.

@@ -63,19 +63,12 @@ func KeepJob(ctx context.Context, host *machine.Host, o KeeperOrders) error {
 
 // appendEvent writes an event into a journal that other processes write, too.
 func appendEvent(path string, e batchlog.Event) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-
 	j, err := journal.Open(path)
 	if err != nil {
 		return err
 	}
-
 	defer j.Close() //nolint:errcheck // the line is written
-
-	return j.Append(line)
+	return AppendEvent(j, e)
 }
 
 // keeperCommand is the command that keeps a run, whose task it reads from c.Input.
@@ -93,7 +86,7 @@ func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.C
 		task.Lock = batch.LeaseFD()
 	}
 
-	text, err := json.Marshal(KeeperOrders{r.journal.Path(), run, task})
+	text, err := json.Marshal(KeeperOrders{r.Journal.Path(), run, task})
 	if err != nil {
 		return c, err
 	}
@@ -192,7 +185,7 @@ func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.Comma
 
 	r.mu.Lock()
 	err = r.catchUp()
-	born, ran, mark := r.state.Runs[p.run].BirthEvent(), r.state.Runs[p.run].RanEvent(), r.work.Mark(p.run)
+	born, ran, mark := r.State.Runs[p.run].BirthEvent(), r.State.Runs[p.run].RanEvent(), r.Tag(p.run)
 	r.mu.Unlock()
 	if err != nil || ran != nil {
 		return ended, err
@@ -205,7 +198,7 @@ func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.Comma
 
 	r.mu.Lock()
 	r.live[command.PID] = seat
-	r.graces[command.PID] = r.grace
+	r.graces[command.PID] = r.Grace
 	delete(r.live, p.pid)
 	delete(r.graces, p.pid)
 	r.mu.Unlock()

@@ -55,27 +55,8 @@ func (c *runsParent) recoverRuns() error {
 		c.Host.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
 
-	var ended []batchlog.Event
-	for len(c.left) > 0 {
-		select {
-		case e := <-c.strays:
-			err := c.recordStrayEnd(e, func(over batchlog.Event) error {
-				ended = append(ended, over)
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		case sig := <-c.caught.Signals:
-			c.obeySignal(sig, func() {})
-			if c.heard != nil {
-				// They are not ours to end.
-				return nil
-			}
-		}
-	}
-
-	return c.recordEnds(ended)
+	// They are not ours to end.
+	return c.watch(func() bool { return len(c.left) > 0 && c.heard == nil }, func() {})
 }
 
 // orphanedRun is a run whose runner is gone.
@@ -114,7 +95,7 @@ func (c *runsParent) awaitStray(s orphanedRun) {
 
 // recordStrayEnd writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one
 // instead.
-func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event) error) error {
+func (c *runsParent) recordStrayEnd(e orphanedRunEnd) error {
 	i := slices.IndexFunc(c.left, func(s orphanedRun) bool { return s.run == e.run })
 	if e.kept && (!e.known || e.Signal == "SIGKILL") {
 		if err := c.CatchUp(); err != nil {
@@ -126,7 +107,7 @@ func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event)
 
 		// Which its Begin does not name.
 		keeper.PID, keeper.Ticks = e.pid, e.start
-		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
+		command, found := commandOf(keeper, c.Tag(e.run))
 		if run.RanEvent() == nil && found {
 			c.left[i] = orphanedRun{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
 			c.awaitStray(c.left[i])
@@ -150,7 +131,7 @@ func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event)
 
 	event.Stopped = c.now.Stopped && event.Kind == batchlog.End
 	c.left = slices.Delete(c.left, i, i+1)
-	err := write(event)
+	err := c.recordEnd(event)
 	c.buryStray(e.orphanedRun)
 
 	return err
@@ -163,29 +144,20 @@ func (c *runsParent) buryStray(s orphanedRun) {
 	}
 }
 
-// recordEnds records the end of runs that no process of the sweep has waited for.
-func (c *runsParent) recordEnds(ended []batchlog.Event) error {
-	again := 0
-	for _, e := range ended {
-		e.At = time.Now()
-		if c.State.Runs[e.Run].Phase == batchlog.Begun && e.Kind == batchlog.End {
-			// Its Start was never written.
-			if err := c.Add(batchlog.Event{Kind: batchlog.Start, Run: e.Run, At: e.At}); err != nil {
-				return err
-			}
-		}
-		if err := c.Add(e); err != nil {
+// recordEnd records the end of a run that no process of the sweep has waited for.
+func (c *runsParent) recordEnd(e batchlog.Event) error {
+	e.At = time.Now()
+	if c.State.Runs[e.Run].Phase == batchlog.Begun && e.Kind == batchlog.End {
+		// Its Start was never written.
+		if err := c.Add(batchlog.Event{Kind: batchlog.Start, Run: e.Run, At: e.At}); err != nil {
 			return err
 		}
-		if e.Kind == batchlog.Gone {
-			again++
-		}
 	}
-	if again > 0 {
-		c.Host.Say(fmt.Sprintf("the exit status of some interrupted runs is unknown (%d): they are done again", again))
+	if e.Kind == batchlog.Gone {
+		c.again++
 	}
 
-	return nil
+	return c.Add(e)
 }
 
 // mostExec is how long the kernel may take to execute a program: on a busy machine it reads it from the disk.
@@ -199,7 +171,7 @@ func (c *runsParent) survivingProcess(run int, born batchlog.Event) (pid int, st
 		if !born.Kept || c.Host.Proc.IsAlive(born.PID, born.Ticks) || c.State.Runs[run].RanEvent() != nil {
 			return born.PID, born.Ticks, born.Kept
 		}
-		if command, found := commandOf(born, c.Mark+"="+c.Path(run)); found {
+		if command, found := commandOf(born, c.Tag(run)); found {
 			return command.PID, command.Start, false
 		}
 		return born.PID, born.Ticks, born.Kept

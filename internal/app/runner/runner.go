@@ -26,7 +26,6 @@ import (
 	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/queue"
 	"gpuard/internal/host/batch"
-	"gpuard/internal/host/journal"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/proctree"
 )
@@ -57,21 +56,12 @@ const (
 
 // FolderWork is what a runner does.
 type FolderWork struct {
-	State *batchlog.State
-	// The journal, all of which State has read.
-	Journal *journal.Journal
+	*Folder
 	// Runs at the same time; 0 as many as there may be.
 	AtOnce int
-	Grace  time.Duration
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
 	Prepare func(run int) (StartOptions, error)
-	// Called when a run is over; may be nil.
-	Ended func(run int) error
-	// The variable of a run with its folder, as its processes have it.
-	Mark func(run int) string
-	// Every run asks for its own: a refusal is its failure, and several wait at the same time.
-	Each bool
-	// Starts another conductor, after this one was killed; nil ends with what runs.
+	// Of a queue: starts another conductor, after this one was killed.
 	Keep func() error
 }
 
@@ -101,11 +91,8 @@ type StartOptions struct {
 
 // runner starts the commands, one after the other as devices are free, and waits for them.
 type runner struct {
-	host  *machine.Host
-	work  *FolderWork
-	grace time.Duration
-	// The lock of the folder, which the conductor has, too.
-	lock *os.File
+	*FolderWork
+	host *machine.Host
 	boot string
 	// Nothing new is started.
 	cancel context.CancelFunc
@@ -128,11 +115,9 @@ type runner struct {
 	// The lock of a start, held from a Begin to its Start.
 	starting sync.Mutex
 
-	// The lock of everything below.
-	mu      sync.Mutex
-	journal *journal.Journal
-	state   *batchlog.State
-	due     queue.Line // runs to be started
+	// Of everything below, the journal and the state.
+	mu  sync.Mutex
+	due queue.Line // runs to be started
 	// Those of a queue that need no device.
 	light queue.Line
 	// How many were added to it.
@@ -178,9 +163,8 @@ func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ct
 	host.Say = func(text string) { sendMessage(messageFD, runnerMessage{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, runnerMessage{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, runnerMessage{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.CommandLease{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.ChildLimits)}
-	err = r.runWork(ctx, dir, open)
-
+	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.CommandLease{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.ChildLimits)}
+	err = r.runWork(ctx, dir, lock, open)
 	var refusal *job.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -191,12 +175,13 @@ func RunFolder(ctx context.Context, host *machine.Host, dir string, open func(ct
 }
 
 // runWork runs all that is to be done in the folder.
-func (r *runner) runWork(ctx context.Context, dir string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) (err error) {
-	r.work, err = open(ctx, r.host, dir)
+func (r *runner) runWork(ctx context.Context, dir string, lock *os.File, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) (err error) {
+	r.FolderWork, err = open(ctx, r.host, dir)
 	if err != nil {
 		return err
 	}
 
+	r.Lock = lock
 	err = r.prepareRunner()
 	if err != nil {
 		return err
@@ -207,7 +192,7 @@ func (r *runner) runWork(ctx context.Context, dir string, open func(ctx context.
 		return err
 	}
 
-	if r.alone.Load() && r.work.Keep != nil {
+	if r.alone.Load() && r.Keep != nil {
 		return r.handOffLock()
 	}
 
@@ -215,7 +200,6 @@ func (r *runner) runWork(ctx context.Context, dir string, open func(ctx context.
 }
 
 func (r *runner) prepareRunner() (err error) {
-	r.journal, r.state, r.grace = r.work.Journal, r.work.State, r.work.Grace
 	r.boot, err = r.host.Proc.BootID()
 	if err != nil {
 		return err
@@ -226,7 +210,7 @@ func (r *runner) prepareRunner() (err error) {
 		return err
 	}
 
-	r.slots, r.waits = make(chan struct{}, runsAtOnce(r.work.AtOnce)), make(chan struct{}, mostWaiting)
+	r.slots, r.waits = make(chan struct{}, runsAtOnce(r.AtOnce)), make(chan struct{}, mostWaiting)
 	r.cpus = make(chan struct{}, runtime.NumCPU())
 	r.refillLines()
 
@@ -243,12 +227,12 @@ func runsAtOnce(atOnce int) int {
 // refillLines adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue
 // are in the order of core/queue, those of a sweep as they come.
 func (r *runner) refillLines() {
-	if r.work.Each && r.state.TakeNews() {
+	if r.Queue && r.State.TakeNews() {
 		// Other runs of that command have another estimate now.
-		r.due.Reclass(batchlog.IsGuessed, r.state.Class)
-		r.light.Reclass(batchlog.IsGuessed, r.state.Class)
+		r.due.Reclass(batchlog.IsGuessed, r.State.Class)
+		r.light.Reclass(batchlog.IsGuessed, r.State.Class)
 	}
-	for _, run := range r.state.TakeFresh() {
+	for _, run := range r.State.TakeFresh() {
 		r.addToLine(run)
 	}
 }
@@ -257,15 +241,15 @@ func (r *runner) refillLines() {
 func (r *runner) addToLine(run int) {
 	r.added++
 	arrival, line := r.added, &r.due
-	if r.work.Each {
-		arrival = r.state.Runs[run].Submitted.UnixNano()
+	if r.Queue {
+		arrival = r.State.Runs[run].Submitted.UnixNano()
 	}
 
-	if r.state.Runs[run].CPU {
+	if r.State.Runs[run].CPU {
 		line = &r.light
 	}
 
-	line.Add(r.state.Class(run), arrival, run)
+	line.Add(r.State.Class(run), arrival, run)
 }
 
 // runAll starts the runs until all are done, or the sweep is ended.
@@ -275,7 +259,7 @@ func (r *runner) runAll(ctx context.Context) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go r.awaitConductorEnd()
-	if r.work.Each {
+	if r.Queue {
 		go r.followJournal()
 	}
 
@@ -318,7 +302,7 @@ func (r *runner) runAll(ctx context.Context) error {
 // followJournal reads what others write into the journal: new runs, and what their owner asks for.
 func (r *runner) followJournal() {
 	for {
-		r.journal.WaitForWrite()
+		r.Journal.WaitForWrite()
 		r.mu.Lock()
 		err := r.catchUp()
 		r.mu.Unlock()
@@ -383,11 +367,11 @@ func (r *runner) writeBegin(e batchlog.Event) error {
 	e.Kind, e.At = batchlog.Begin, time.Now().Truncate(time.Millisecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.journal.AppendLocked(func(int64) ([]byte, error) {
+	err := r.Journal.AppendLocked(func(int64) ([]byte, error) {
 		if err := r.catchUp(); err != nil {
 			return nil, err
 		}
-		if !r.state.MayStart(e.Run) {
+		if !r.State.MayStart(e.Run) {
 			return nil, errUnwanted
 		}
 		return json.Marshal(e)
@@ -405,25 +389,20 @@ func (r *runner) writeBegin(e batchlog.Event) error {
 func (r *runner) reserveSpace() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.journal.ReserveSpace(int64(len(r.live)+16) << 12)
+	return r.Journal.ReserveSpace(int64(len(r.live)+16) << 12)
 }
 
 // addEvent writes an event.
 func (r *runner) addEvent(e batchlog.Event) error {
 	e.At = time.Now().Truncate(time.Millisecond)
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.journal.Append(line); err != nil {
+	if err := AppendEvent(r.Journal, e); err != nil {
 		return err
 	}
 
-	err = r.catchUp()
-	if err == nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && r.work.Ended != nil && r.state.Over(e.Run) {
+	err := r.catchUp()
+	if err == nil && r.tellsEnd(e) {
 		r.attended.Go(func() { r.notifyRunEnd(e.Run) })
 	}
 
@@ -436,7 +415,7 @@ func (r *runner) notifyRunEnd(run int) {
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	r.mu.Lock()
-	err := r.work.Ended(run)
+	err := r.Ended(run)
 	r.mu.Unlock()
 	if err != nil {
 		r.host.Say(err.Error())
@@ -445,12 +424,12 @@ func (r *runner) notifyRunEnd(run int) {
 
 // catchUp reads what was written since, also by others. The lock is held.
 func (r *runner) catchUp() error {
-	before := r.journal.Offset()
-	err := r.journal.EachNewLine(func(line []byte) error { return r.state.ReadLine(line, r.journal.Offset()) })
+	before := r.Journal.Offset()
+	err := r.CatchUp()
 	r.refillLines()
-	if r.journal.Offset() > before && r.work.Each {
+	if r.Journal.Offset() > before && r.Queue {
 		for run, stop := range r.stops {
-			if !r.state.IsWanted(run) {
+			if !r.State.IsWanted(run) {
 				go stop()
 			}
 		}

@@ -26,7 +26,7 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	log, err := what.log()
-	if err != nil && r.work.Each && !errors.Is(err, syscall.ENOSPC) {
+	if err != nil && r.Queue && !errors.Is(err, syscall.ENOSPC) {
 		// Its owner named a file that cannot be written.
 		r.leaveProcessor(what)
 		_ = seat.Release()
@@ -43,7 +43,7 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	}
 
 	r.mu.Lock()
-	before, retried := r.state.Runs[run].Starts, r.state.DescribeRetry(run)
+	before, retried := r.State.Runs[run].Starts, r.State.DescribeRetry(run)
 	r.mu.Unlock()
 	command, err := r.processCommand(run, before, what, seat)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *runner) announceStart(run int, what StartOptions) (batchlog.Event, erro
 
 // startProcess starts the process of a run.
 func (r *runner) startProcess(run int, command batch.Command, what StartOptions, seat *claim.CommandLease) (pid int, err error) {
-	if r.work.Each {
+	if r.Queue {
 		// No other job is started now, and what this process makes has a mode of its own.
 		defer syscall.Umask(syscall.Umask(what.Umask))
 	}
@@ -119,14 +119,14 @@ func (r *runner) startProcess(run int, command batch.Command, what StartOptions,
 	defer r.mu.Unlock()
 	pid, err = batch.StartCommand(command, r.null)
 	if err == nil {
-		r.live[pid], r.graces[pid] = seat, what.graceOf(r.grace)
+		r.live[pid], r.graces[pid] = seat, what.graceOf(r.Grace)
 		if what.Task != nil {
 			seat.DropReference()
 		}
 	}
 
 	delete(r.taken, run)
-	r.state.ReturnArrayPlace(run)
+	r.State.ReturnArrayPlace(run)
 	r.refillLines()
 
 	return pid, err
@@ -231,7 +231,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 
 	now := &atomic.Pointer[runProcess]{}
 	now.Store(&p)
-	late := r.limitRun(now, limit, what.graceOf(r.grace))
+	late := r.limitRun(now, limit, what.graceOf(r.Grace))
 	ended, err := r.awaitProcess(now, seat)
 	awaitKill(r.host.Env, ended)
 	if later == nil || !later.Stop() {
@@ -240,7 +240,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 
 	r.mu.Lock()
 	cerr := r.catchUp()
-	e := endEvent(&r.state.Runs[p.run], p.run, ended)
+	e := endEvent(&r.State.Runs[p.run], p.run, ended)
 	r.mu.Unlock()
 	e.Stopped = r.stopping.Load()
 	if late() {
@@ -290,7 +290,7 @@ func (r *runner) freeSlot(pid int, what StartOptions) {
 
 // leaveProcessor lets another run without a device have the processor of this one.
 func (r *runner) leaveProcessor(what StartOptions) {
-	if what.CPU && r.work.Each {
+	if what.CPU && r.Queue {
 		<-r.cpus
 	}
 }
@@ -304,7 +304,7 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		over = time.After(most)
 	}
 
-	if most == 0 && !r.work.Each && !now.Load().kept {
+	if most == 0 && !r.Queue && !now.Load().kept {
 		return func() bool { return false }
 	}
 
@@ -320,7 +320,7 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 	run := now.Load().run
 	r.setStop(run, end)
 	r.mu.Lock()
-	if !r.state.IsWanted(run) {
+	if !r.State.IsWanted(run) {
 		// Cancelled before it could be ended.
 		end()
 	}
@@ -363,7 +363,7 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 func (r *runner) longestGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	longest := r.grace
+	longest := r.Grace
 	for _, grace := range r.graces {
 		longest = max(longest, grace)
 	}

@@ -93,7 +93,7 @@ func conductTrial(ctx context.Context, host *machine.Host, dir string) error {
 	if err != nil {
 		return err
 	}
-	f := &Folder{Dir: dir, Host: host, Flag: runnerFlag, Mark: trialMark, Work: dir, Grace: tr.Grace}
+	f := tr.folder(host)
 	defer f.Close()
 	if f.Lock, err = journal.Lock(filepath.Join(dir, "lock"), func() {}); err != nil {
 		return err
@@ -111,13 +111,17 @@ func conductTrial(ctx context.Context, host *machine.Host, dir string) error {
 	return err
 }
 
+func (tr *trial) folder(host *machine.Host) *Folder {
+	return &Folder{Dir: tr.dir, Host: host, Flag: runnerFlag, Mark: trialMark, Work: tr.dir, Grace: tr.Grace}
+}
+
 // trialWork is what the runner of a trial does.
 func trialWork(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error) {
 	tr, err := readTrial(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &FolderWork{AtOnce: tr.AtOnce, Grace: tr.Grace}
+	w := &FolderWork{Folder: tr.folder(host), AtOnce: tr.AtOnce}
 	if w.Journal, w.State, err = tr.readState(); err != nil {
 		return nil, err
 	}
@@ -125,7 +129,6 @@ func trialWork(ctx context.Context, host *machine.Host, dir string) (*FolderWork
 	if err != nil {
 		return nil, err
 	}
-	w.Mark = func(run int) string { return trialMark + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (StartOptions, error) {
 		log := filepath.Join(dir, w.State.Folder(run), "log")
 		timeout := tr.Timeout
@@ -133,7 +136,7 @@ func trialWork(ctx context.Context, host *machine.Host, dir string) (*FolderWork
 			timeout = 0 // on a busy machine others may take as long
 		}
 		s := StartOptions{Desk: func(context.Context) (*claim.Allocator, error) { return desk, nil }, Path: "/bin/sh", Argv: []string{"sh", "-c", tr.Commands[run]}, Folder: dir,
-			Env: []string{w.Mark(run), "T=" + dir, "N=" + strconv.Itoa(run)}, Log: log, Timeout: timeout}
+			Env: []string{w.Tag(run), "T=" + dir, "N=" + strconv.Itoa(run)}, Log: log, Timeout: timeout}
 		if tr.Commands[run] == "" {
 			return s, errors.New("there is no such program")
 		}

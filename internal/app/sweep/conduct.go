@@ -109,13 +109,8 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 		return nil, err
 	}
 
-	w := &runner.FolderWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
-	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
-	if err != nil {
-		return nil, err
-	}
-
-	err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
+	w := &runner.FolderWork{Folder: q.folderIn(dir, host), AtOnce: q.Jobs}
+	err = w.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +124,6 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 
 	// Of the last run.
 	name, path := "", ""
-	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runner.StartOptions, error) {
 		words, err := command.Words(run)
 		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !isProgram(path)) {
@@ -137,10 +131,9 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 			path, err = findProgram(q, name)
 		}
 
-		own := filepath.Join(dir, w.State.Folder(run))
-		log := filepath.Join(own, "log")
+		log := filepath.Join(w.Path(run), "log")
 
-		return runner.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
+		return runner.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), w.Tag(run)},
 			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
 

@@ -92,7 +92,7 @@ const Flag = "__sweep"
 // Files in the folder of a sweep.
 const (
 	requestFile = "sweep.json"
-	journalFile = "journal"
+	journalFile = runner.JournalFile
 	lockFile    = "lock"
 )
 
@@ -346,12 +346,17 @@ func readRequest(dir string) (*Request, error) {
 
 // openSweep locks the folder and reads what was done.
 func openSweep(host *machine.Host, q *Request, command *grid.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Folder: &runner.Folder{Dir: dir, Host: host, Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
+	s := &Sweep{Folder: q.folderIn(dir, host), Request: q, fresh: fresh, command: command}
 	if err := s.takeFolder(busy); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, s.readHistory()
+}
+
+// folderIn is the folder of a sweep for its conductor and its runner.
+func (q *Request) folderIn(dir string, host *machine.Host) *runner.Folder {
+	return &runner.Folder{Dir: dir, Host: host, State: batchlog.NewState(q.Grid.Len(), q.Retry), Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}
 }
 
 func (s *Sweep) takeFolder(busy func()) (err error) {
@@ -418,7 +423,6 @@ func (s *Sweep) readHistory() error {
 }
 
 func (s *Sweep) readJournal() (err error) {
-	s.State = batchlog.NewState(s.Request.Grid.Len(), s.Request.Retry)
 	s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile))
 	if err != nil {
 		return err

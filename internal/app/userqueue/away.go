@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/remote"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
@@ -214,12 +214,7 @@ func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 		}
 	}
 
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-
-	return q.journal.Append(text)
+	return runner.AppendEvent(q.journal, e)
 }
 
 // Trouble is a scheduler that did not answer.

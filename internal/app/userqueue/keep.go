@@ -48,24 +48,19 @@ func KeepQueue(ctx context.Context, host *machine.Host, dir string) error {
 		return err
 	}
 
-	f := &runner.Folder{Dir: dir, Host: host, Lock: lock, State: batchlog.NewQueue(), Flag: RunnerFlag, Mark: jobFolderVar, Work: dir, Grace: cancelGrace, Queue: true}
+	f := folderOf(dir, host)
+	f.Lock = lock
 	defer f.Close()
 	if err := sys.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the queue: %w", err)
 	}
 
-	f.Journal, err = journal.Open(filepath.Join(dir, journalFile))
+	err = f.Open()
 	if err != nil {
 		return err
 	}
 
-	f.Ended = func(run int) error { return notifyEnd(dir, f.Journal, f.State, run) }
-
 	for {
-		if err := f.CatchUp(); err != nil {
-			return err
-		}
-
 		heard, err := f.Conduct(ctx, func(runner.Progress) {})
 		if err != nil || heard != nil {
 			return err
@@ -89,6 +84,13 @@ func KeepQueue(ctx context.Context, host *machine.Host, dir string) error {
 	}
 }
 
+// folderOf is the folder of a queue for its keeper and its runner.
+func folderOf(dir string, host *machine.Host) *runner.Folder {
+	f := &runner.Folder{Dir: dir, Host: host, State: batchlog.NewQueue(), Flag: RunnerFlag, Mark: jobFolderVar, Work: dir, Grace: cancelGrace, Queue: true}
+	f.Ended = func(run int) error { return notifyEnd(f, run) }
+	return f
+}
+
 // checkOwn is an error unless the folder is this user's alone. Much may have happened since the queue was opened.
 func checkOwn(dir string) error {
 	own, err := sys.OpenOwnFolder(dir, 0)
@@ -104,22 +106,14 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Fo
 		return nil, err
 	}
 
-	w := &runner.FolderWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
-	var err error
-	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
-	if err != nil {
-		return nil, err
-	}
-
-	err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
+	w := &runner.FolderWork{Folder: folderOf(dir, host)}
+	err := w.Open()
 	if err != nil {
 		return nil, err
 	}
 
 	d := &jobAllocators{host: host, dir: dir, first: map[string]*claim.Allocator{}}
-	w.Mark = func(run int) string { return jobFolderVar + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runner.StartOptions, error) { return prepareJob(d, w, run) }
-	w.Ended = func(run int) error { return notifyEnd(dir, w.Journal, w.State, run) }
 	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).StartKeeper() }
 
 	return w, nil
@@ -143,8 +137,8 @@ func prepareJob(d *jobAllocators, w *runner.FolderWork, run int) (start runner.S
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
 
-	folder := filepath.Join(dir, w.State.Folder(run))
-	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), jobFolderVar + "=" + folder}
+	folder := w.Path(run)
+	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), w.Tag(run)}
 	if j.Log != "" {
 		// Else who makes the log makes it.
 		if err := sys.MkdirAll(folder, 0o700); err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	apprun "gpuard/internal/app/run"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/prose"
-	"gpuard/internal/host/journal"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/sys"
 )
@@ -27,8 +27,9 @@ func CallerLimits() string { return limits.CallerLimits() }
 
 // notifyEnd tells who of the end of a job. What does that is the user's own, in the environment and the folder of the
 // job.
-func notifyEnd(dir string, lines *journal.Journal, all *batchlog.State, run int) error {
-	j, err := jobAt(lines, all, run)
+func notifyEnd(f *runner.Folder, run int) error {
+	dir, all := f.Dir, f.State
+	j, err := jobAt(f.Journal, all, run)
 	if err != nil || j.Notify == "" {
 		return err
 	}

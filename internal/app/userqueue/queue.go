@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
@@ -72,7 +73,7 @@ type Queue struct {
 
 // Files in the folder.
 const (
-	journalFile = "journal"
+	journalFile = runner.JournalFile
 	lockFile    = "lock"
 	// How many jobs were submitted up to which size of the journal.
 	countFile = "count"
@@ -305,12 +306,7 @@ func (q *Queue) Pause(on bool) error {
 		kind = batchlog.Pause
 	}
 
-	text, err := json.Marshal(batchlog.Event{Kind: kind, At: time.Now().Truncate(time.Millisecond)})
-	if err != nil {
-		return err
-	}
-
-	err = q.journal.Append(text)
+	err := runner.AppendEvent(q.journal, batchlog.Event{Kind: kind, At: time.Now().Truncate(time.Millisecond)})
 	if err != nil {
 		return err
 	}
