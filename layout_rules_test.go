@@ -73,14 +73,15 @@ func layerTable() []layer {
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
 		{"internal/host/timens", nil},
-		{"internal/host/sys", []string{"internal/host/timens"}}, // what several of host repeat about the system
+		{"internal/host/sys", []string{"internal/host/timens"}},  // what several of host repeat about the system
+		{"internal/host/program", []string{"internal/host/sys"}}, // how other programs are run
 		{"internal/host/ownproc", nil},
 		{"internal/host/filelimit", nil}, // so that it begins before the package syscall
 		{"internal/host/crash", []string{"internal/host/filelimit"}},
-		{"internal/host/isolation", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/filelimit", "internal/host/cgroupfs"}},
+		{"internal/host/isolation", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/filelimit", "internal/host/cgroupfs", "internal/host/program"}},
 		{"internal/host/proctree", []string{core + "*", "internal/host/sys", "internal/host/timens", "internal/host/cgroupfs"}},
-		{"internal/host/launch", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/timens", "internal/host/interrupt"}}, // both die of a signal
-		{"internal/host/*", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/timens"}},
+		{"internal/host/launch", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/timens", "internal/host/interrupt", "internal/host/program"}}, // both die of a signal
+		{"internal/host/*", []string{core + "*", "internal/host/sys", "internal/host/ownproc", "internal/host/timens", "internal/host/program"}},
 		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for
 		// those named
 		{app + "exit", []string{core + "*", "internal/host/*"}},

@@ -73,14 +73,13 @@ func (p *retryLimit) waitPause(ctx context.Context) error {
 		p.host.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", p.fading.Seconds()))
 	}
 
-	timer := time.NewTimer(p.next)
-	defer timer.Stop()
+	timer := time.After(p.next)
 	p.next = min(2*p.next, time.Second)
 
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-timer:
 		return nil
 	}
 }

@@ -23,8 +23,7 @@ type wakeReason struct {
 // awaitWake returns when something has happened.
 func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 	pause, fresh := w.untilNextTry()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+	timer := time.After(pause)
 
 	// Only on a terminal.
 	var beat <-chan time.Time
@@ -46,7 +45,7 @@ func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 			return wakeReason{retry: true, fresh: true}, nil
 		case <-w.watchExits():
 			return wakeReason{retry: true, fresh: true}, nil
-		case <-timer.C:
+		case <-timer:
 			return wakeReason{retry: true, fresh: fresh}, nil
 		case <-beat:
 			w.recountQueue()
@@ -130,16 +129,13 @@ func (w *waitingRequest) awaitFree(ctx context.Context) (look bool, err error) {
 		}
 
 		began := time.Now()
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-w.folderChanges():
 		case <-ctx.Done():
-			timer.Stop()
 			return false, context.Cause(ctx)
 		}
 
-		timer.Stop()
 		waited += time.Since(began)
 	}
 }

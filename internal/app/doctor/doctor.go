@@ -175,12 +175,10 @@ func (l *readingSet) awaitReadings() {
 	}()
 
 	for pause := time.Second; ; pause *= 3 {
-		timer := time.NewTimer(pause)
 		select {
 		case <-done:
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 			var pending string
 			l.callLocked(func() { pending = strings.Join(l.pending, ", ") })
 			if pending != "" {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
-	"gpuard/internal/host/sys"
 )
 
 // Engine is the command of an engine with the options that choose which one, such as --context.
@@ -75,7 +75,7 @@ const (
 
 // askEngine returns what a command of the engine prints.
 func (e Engine) askEngine(ctx context.Context, args ...string) ([]byte, error) {
-	out, said, err := sys.ProgramOutput(ctx, answerTimeout, maxAnswerSize, append(append([]string{}, e.Env...), "LC_ALL=C"), nil, append(append([]string{}, e.Prefix...), args...)...)
+	out, said, err := program.Output(ctx, answerTimeout, maxAnswerSize, append(append([]string{}, e.Env...), "LC_ALL=C"), nil, append(append([]string{}, e.Prefix...), args...)...)
 	if err != nil && said != "" {
 		err = errors.New(said[strings.LastIndex(said, "\n")+1:])
 	}

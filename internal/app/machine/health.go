@@ -36,13 +36,10 @@ func (h *Host) kernelLog() func() []kmsg.Error {
 	}()
 
 	return func() []kmsg.Error {
-		late := time.NewTimer(logPatience)
-		defer late.Stop()
-
 		select {
 		case found := <-read:
 			return found
-		case <-late.C:
+		case <-time.After(logPatience):
 			return nil
 		}
 	}

@@ -55,12 +55,10 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 			return m, err
 		}
 
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return m, context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 	}
 }

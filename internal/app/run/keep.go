@@ -124,11 +124,8 @@ func (s *supervision) giveBackDevices(l *Launch, why string) {
 
 // waitPause waits, and reports whether to go on.
 func waitPause(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	case <-ctx.Done():
 		return false

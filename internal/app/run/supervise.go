@@ -219,8 +219,7 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	}
 
 	heard := s.driverErrors(watching, l)
-	over, quiet := limitTimer(s.left)
-	defer quiet()
+	over := afterLimit(s.left)
 
 	// Of a search for another device that is under way.
 	var found chan *Launch
@@ -279,13 +278,12 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	}
 }
 
-// limitTimer is a timer; none for 0.
-func limitTimer(d time.Duration) (over <-chan time.Time, stop func() bool) {
+// afterLimit has a value when so much time is over; 0 is no limit.
+func afterLimit(d time.Duration) <-chan time.Time {
 	if d <= 0 {
-		return nil, func() bool { return false }
+		return nil
 	}
-	timer := time.NewTimer(d)
-	return timer.C, timer.Stop
+	return time.After(d)
 }
 
 // releaseSearch gives back what a search for another device may still find.

@@ -302,13 +302,10 @@ func (r *runner) claimDevices(ctx context.Context, desk *claim.Allocator, comman
 
 // awaitOwnRun reports whether one of our own runs has ended within a moment.
 func (r *runner) awaitOwnRun() bool {
-	timer := time.NewTimer(ownRunWait)
-	defer timer.Stop()
-
 	select {
 	case <-r.freed:
 		return true
-	case <-timer.C:
+	case <-time.After(ownRunWait):
 		return false
 	}
 }

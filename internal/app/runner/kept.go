@@ -92,7 +92,7 @@ func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.C
 	}
 
 	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag}, Dir: what.Folder, Lease: seat.Lock,
-		Env: visible.Env(firstOfEachName(append(what.Env, host.Env...))).WithRestart(0, "")} // that of an outer run
+		Env: visible.Env(append(what.Env, host.Env...)).FirstOfEach().WithRestart(0, "")} // that of an outer run
 
 	c.Input, err = batch.InputFile(text)
 

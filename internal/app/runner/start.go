@@ -148,31 +148,12 @@ func (r *runner) processCommand(run, before int, what StartOptions, seat *claim.
 		return batch.Command{}, err
 	}
 
-	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(firstOfEachName(append(what.Env, seat.Env...))).WithRestart(before, "")}
+	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(append(what.Env, seat.Env...)).FirstOfEach().WithRestart(before, "")}
 	if what.Limits != "" {
 		c.Path, c.Argv = limits.ExecCommand(what.Limits, c.Path, c.Argv)
 	}
 
 	return c, nil
-}
-
-// firstOfEachName keeps the first of each name.
-func firstOfEachName(env []string) []string {
-	known, out := map[string]bool{}, env[:0:0]
-	for _, pair := range env {
-		name := pair
-		for i := range pair {
-			if pair[i] == '=' {
-				name = pair[:i]
-				break
-			}
-		}
-		if !known[name] {
-			known[name] = true
-			out = append(out, pair)
-		}
-	}
-	return out
 }
 
 func openLog(path string) (*os.File, error) {

@@ -86,8 +86,7 @@ const killTimeout = 10 * time.Second
 // gone.
 func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
-	late := time.NewTimer(grace)
-	defer late.Stop()
+	late := time.After(grace)
 	sig, limit := stop, time.Time{}
 
 	// Each look reads all of /proc, so that they become rarer.
@@ -109,7 +108,7 @@ func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, gr
 
 		select {
 		case <-time.After(pause):
-		case <-late.C:
+		case <-late:
 			sig, limit = syscall.SIGKILL, time.Now().Add(killTimeout)
 		case <-hurry:
 			hurry, sig, limit = nil, syscall.SIGKILL, time.Now().Add(killTimeout)

@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/files"
@@ -328,7 +329,8 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 	go func() {
 		state, err := process.Wait()
 		if err == nil && !state.Success() {
-			err = fmt.Errorf("cannot keep a supervisor for the services (%s): %s", state, lastLine(errs.Name()))
+			said, _ := os.ReadFile(errs.Name())
+			err = fmt.Errorf("cannot keep a supervisor for the services (%s): %s", state, prose.LastLine(string(said)))
 		}
 		ended <- err
 	}()
@@ -344,15 +346,4 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 	}
 
 	return nil
-}
-
-// lastLine is what a supervisor that ended said.
-func lastLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-
-	return lines[len(lines)-1]
 }

@@ -86,12 +86,10 @@ func (k *keeper) checkHealth(ctx context.Context) {
 			return
 		}
 
-		timer := time.NewTimer(h.Interval)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(h.Interval):
 		}
 	}
 }

@@ -312,12 +312,10 @@ func (k *keeper) takeLifeLock(ctx context.Context) (*projectdir.Lock, error) {
 			})
 		}
 
-		timer := time.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, ctx.Err()
-		case <-timer.C:
+		case <-time.After(time.Second):
 		}
 	}
 }

@@ -108,12 +108,10 @@ func (p *prober) checkUntilReady(ctx context.Context, folder string, env []strin
 		}
 
 		hear(err)
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 
 		if p.ready.Interval == 0 {

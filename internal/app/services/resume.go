@@ -94,9 +94,7 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 	k.startChecks(ready)
 	var late <-chan time.Time
 	if limit := k.task.Spec.Timeout; limit > 0 {
-		timer := time.NewTimer(max(limit-time.Since(k.recordSnapshot().Since), 0))
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(limit - time.Since(k.recordSnapshot().Since))
 	}
 
 	ended := make(chan unkeptEnd, 1)

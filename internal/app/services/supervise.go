@@ -103,9 +103,7 @@ func (s *supervisor) awaitChange(ctx context.Context, w *projectdir.Watcher) err
 	}
 
 	if soonest > 0 {
-		t := time.NewTimer(soonest)
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(soonest)
 	}
 
 	select {

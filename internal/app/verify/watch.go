@@ -81,9 +81,8 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 			return w.newVerification(finding)
 		}
 
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 		case <-w.ended:
 			// Its descendants may live on.
@@ -93,7 +92,6 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 			w.facts.Frameworks = append(w.facts.Frameworks, said...)
 		}
 
-		timer.Stop()
 	}
 }
 

@@ -185,7 +185,7 @@ func ReadAnswers(frameworks []string, out []byte) []Framework {
 			w.GPU = Unknown
 		}
 
-		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), lastLine(w.Error)
+		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), prose.LastLine(w.Error)
 		if w.Devices == nil {
 			w.Devices = []FrameworkDevice{}
 		}
@@ -198,13 +198,6 @@ func ReadAnswers(frameworks []string, out []byte) []Framework {
 	}
 
 	return all
-}
-
-// lastLine keeps the last line of an error: Python puts the message there, and so does C++, mostly in its only line.
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	line := []rune(prose.Clean(lines[len(lines)-1]))
-	return string(line[:min(len(line), 300)])
 }
 
 // llamaDevices reads the list of `llama-cli --list-devices`: two blanks, the device's name, a colon, its description

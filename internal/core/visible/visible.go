@@ -32,6 +32,19 @@ func (e Env) Lookup(name string) (value string, set bool) {
 	return "", false
 }
 
+// FirstOfEach is the environment with the first value of each name alone, as getenv(3) finds it.
+func (e Env) FirstOfEach() Env {
+	known, out := map[string]bool{}, Env{}
+	for _, pair := range e {
+		name, _, _ := strings.Cut(pair, "=")
+		if !known[name] {
+			known[name] = true
+			out = append(out, pair)
+		}
+	}
+	return out
+}
+
 // All yields each variable once, with the value that Lookup gives.
 func (e Env) All() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {

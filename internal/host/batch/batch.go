@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"maps"
 	"math"
 	"os"
@@ -68,10 +69,10 @@ func StartCommand(c Command, null *os.File) (pid int, err error) {
 	}
 
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
-	pid, err = syscall.ForkExec(c.Path, c.Argv, attr)
-	if errors.Is(err, unix.ENOEXEC) {
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...), attr)
-	}
+	err = program.StartOrShell(c.Path, c.Argv, func(path string, argv []string) (err error) {
+		pid, err = syscall.ForkExec(path, argv, attr)
+		return err
+	})
 
 	return pid, err
 }

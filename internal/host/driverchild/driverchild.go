@@ -117,8 +117,7 @@ func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) 
 
 	id, answers := p.sendRequest(r, 1)
 	defer p.forgetRequest(id)
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	late := time.After(patience)
 	cancelled := ctx.Done()
 	for {
 		select {
@@ -133,7 +132,7 @@ func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) 
 
 			// The child knows the deadline, and sends what it has by then.
 			cancelled = nil
-		case <-late.C:
+		case <-late:
 			c.abandonProcess(p)
 			return gpu.Machine{}, noAnswerError(fmt.Sprintf("no answer within %v", patience.Round(100*time.Millisecond)))
 		}
@@ -166,12 +165,10 @@ func (c *Child) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	go func() {
 		defer close(out)
 		for c.forwardEvents(ctx, ids, out) {
-			pause := time.NewTimer(crashPause)
 			select {
 			case <-ctx.Done():
-			case <-pause.C:
+			case <-time.After(crashPause):
 			}
-			pause.Stop()
 		}
 	}()
 	return out

@@ -11,15 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"gpuard/internal/host/sys"
+	"gpuard/internal/core/prose"
 )
 
 // ErrNone is the error of FindPythons on a machine without Python.
@@ -75,14 +74,11 @@ const maxAnswerSize = 256 << 20
 // error names the interpreter and the last line that it printed: a Python before 3.6 fails at the options, or at the
 // script's first lines.
 func RunScript(ctx context.Context, python, script string, request []byte) ([]byte, error) {
-	out, errs := &sys.Bounded{Most: maxAnswerSize}, &sys.Bounded{Most: 1 << 20}
+	out, errs := &program.Bounded{Most: maxAnswerSize}, &program.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-W", "ignore", "-c", script)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := program.RunGroup(ctx, cmd, time.Second)
 	switch {
 	case err == nil:
 		return out.Text.Bytes(), nil
@@ -92,7 +88,7 @@ func RunScript(ctx context.Context, python, script string, request []byte) ([]by
 		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, maxAnswerSize>>20)
 	}
 
-	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, lastLine(errs.Text.String()))
+	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, prose.LastLineAfter(errs.Text.String()))
 }
 
 // FindBash returns the bash of PATH; "" if there is none. lookup returns the value of a variable.
@@ -114,13 +110,4 @@ func AcceptsScript(ctx context.Context, bash string, script []byte) bool {
 	cmd.WaitDelay = time.Second
 
 	return cmd.Run() == nil
-}
-
-// lastLine returns the last line that is not empty: Python ends a traceback with the reason.
-func lastLine(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if text := strings.TrimSpace(lines[len(lines)-1]); text != "" {
-		return ": " + text
-	}
-	return ""
 }

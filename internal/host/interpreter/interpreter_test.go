@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-func program(t *testing.T, path, text string, mode os.FileMode) string {
+func writeProgram(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -26,11 +26,11 @@ func program(t *testing.T, path, text string, mode os.FileMode) string {
 
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
-	venv := program(t, filepath.Join(dir, "venv/bin/python"), "", 0o755)
-	conda := program(t, filepath.Join(dir, "conda/bin/python"), "", 0o755)
-	three := program(t, filepath.Join(dir, "b/python3"), "", 0o755)
-	plain := program(t, filepath.Join(dir, "a/python"), "", 0o755)
-	program(t, filepath.Join(dir, "a/python3"), "", 0o644) // not executable
+	venv := writeProgram(t, filepath.Join(dir, "venv/bin/python"), "", 0o755)
+	conda := writeProgram(t, filepath.Join(dir, "conda/bin/python"), "", 0o755)
+	three := writeProgram(t, filepath.Join(dir, "b/python3"), "", 0o755)
+	plain := writeProgram(t, filepath.Join(dir, "a/python"), "", 0o755)
+	writeProgram(t, filepath.Join(dir, "a/python3"), "", 0o644) // not executable
 	path := filepath.Join(dir, "a") + ":relative:" + filepath.Join(dir, "b")
 	for _, c := range []struct {
 		name string
@@ -52,18 +52,18 @@ func TestFind(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	echo := program(t, filepath.Join(dir, "echo"), "#!/bin/sh\necho \"$1 $2 $3 $PWD\"; cat\n", 0o755)
+	echo := writeProgram(t, filepath.Join(dir, "echo"), "#!/bin/sh\necho \"$1 $2 $3 $PWD\"; cat\n", 0o755)
 	if got, err := RunScript(t.Context(), echo, "x", []byte("asked")); err != nil || string(got) != "-I -S -B /\nasked" {
 		t.Errorf("%q %v", got, err)
 	}
-	old := program(t, filepath.Join(dir, "old"), "#!/bin/sh\necho Unknown option: -I >&2\necho usage: python >&2\nexit 2\n", 0o755)
+	old := writeProgram(t, filepath.Join(dir, "old"), "#!/bin/sh\necho Unknown option: -I >&2\necho usage: python >&2\nexit 2\n", 0o755)
 	if _, err := RunScript(t.Context(), old, "x", nil); err == nil || !strings.Contains(err.Error(), old+": exit status 2: usage: python") {
 		t.Errorf("a Python that is too old: %v", err)
 	}
 	if _, err := RunScript(t.Context(), filepath.Join(dir, "gone"), "x", nil); err == nil || !strings.HasPrefix(err.Error(), "cannot read Python files with "+dir) {
 		t.Errorf("no Python: %v", err)
 	}
-	hangs := program(t, filepath.Join(dir, "hangs"), "#!/bin/sh\nsleep 60 & sleep 60\n", 0o755)
+	hangs := writeProgram(t, filepath.Join(dir, "hangs"), "#!/bin/sh\nsleep 60 & sleep 60\n", 0o755)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
@@ -76,7 +76,7 @@ func TestRun(t *testing.T) {
 func TestNothingOfTheUser(t *testing.T) {
 	gate.Need(t, "python3")
 	dir := t.TempDir()
-	program(t, filepath.Join(dir, "json.py"), "raise SystemExit('imported')\n", 0o644)
+	writeProgram(t, filepath.Join(dir, "json.py"), "raise SystemExit('imported')\n", 0o644)
 	t.Setenv("PYTHONPATH", dir)
 	t.Chdir(dir)
 	paths, err := FindPythons(os.Getenv)

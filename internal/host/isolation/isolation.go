@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os"
 	"slices"
 	"strconv"
@@ -87,10 +88,7 @@ type walledProgram struct {
 
 // execute becomes the program. It returns only an error.
 func (p walledProgram) execute() error {
-	err := unix.Exec(p.path, p.argv, p.env)
-	if errors.Is(err, unix.ENOEXEC) {
-		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), p.env)
-	}
+	err := program.StartOrShell(p.path, p.argv, func(path string, argv []string) error { return unix.Exec(path, argv, p.env) })
 	return &ProgramError{p.argv[0], err}
 }
 

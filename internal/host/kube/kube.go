@@ -10,13 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"io"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
-
-	"gpuard/internal/host/sys"
 )
 
 // Cluster is a way to one cluster. The zero value of Context and Namespace is what kubectl takes by itself.
@@ -105,7 +104,7 @@ func (c *Cluster) kubectlEnv() []string { return append(append([]string{}, c.Env
 func (c *Cluster) runKubectl(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	patience := c.answerTimeout()
 	words := append(c.commandArgs(args), fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds()))))
-	out, said, err := sys.ProgramOutput(ctx, patience, maxAnswerSize, c.kubectlEnv(), stdin, append([]string{c.Path}, words...)...)
+	out, said, err := program.Output(ctx, patience, maxAnswerSize, c.kubectlEnv(), stdin, append([]string{c.Path}, words...)...)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -189,7 +188,7 @@ func decodeAnswer(text []byte, into any) error {
 
 // streamKubectl runs kubectl with its output going to w, for as long as it takes.
 func (c *Cluster) streamKubectl(ctx context.Context, w io.Writer, args ...string) error {
-	said := &sys.Bounded{Most: 64 << 10}
+	said := &program.Bounded{Most: 64 << 10}
 	cmd := c.kubectlCommand(ctx, args)
 	cmd.Stdout, cmd.Stderr = w, said
 	err := cmd.Run()

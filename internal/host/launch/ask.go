@@ -5,16 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"io"
 	"os/exec"
-	"runtime"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/prose"
+	"gpuard/internal/core/visible"
 )
 
 // Question is a program that is started to answer one question and ends.
@@ -102,81 +101,23 @@ const maxAnswerSize = 1 << 20
 // it printed on standard output. It is killed with its group when ctx ends, and is not waited for then: a process that
 // hangs inside a driver cannot be ended.
 func AskQuestion(ctx context.Context, q Question) ([]byte, error) {
-	type answer struct {
-		out []byte
-		err error
-	}
-
-	done := make(chan answer, 1)
-	go func() {
-		out, err := runQuestion(ctx, q)
-		done <- answer{out, err}
-	}()
-
-	select {
-	case a := <-done:
-		return a.out, a.err
-	case <-ctx.Done():
-	}
-
-	grace := time.NewTimer(500 * time.Millisecond)
-	defer grace.Stop()
-
-	select {
-	case a := <-done:
-		return a.out, a.err
-	case <-grace.C:
-		return nil, errLate
-	}
-}
-
-var errLate = errors.New("no answer in time")
-
-func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	out, errs := &headBuffer{most: maxAnswerSize}, &headBuffer{most: 64 << 10}
 	cmd := exec.CommandContext(ctx, q.Path)
-	cmd.Args, cmd.Env, cmd.Dir = q.Args, keepFirstValues(q.Env), q.Dir
+	cmd.Args, cmd.Env, cmd.Dir = q.Args, visible.Env(q.Env).FirstOfEach(), q.Dir
 	cmd.Stdout, cmd.Stderr = out, errs
-
-	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it
-	// (PR_SET_PDEATHSIG(2const)).
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-
-	// A child of its own must not keep our pipes open.
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
+	err := program.RunGroup(ctx, cmd, 500*time.Millisecond)
+	if ctx.Err() != nil {
 		return nil, errLate
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		return out.b.Bytes(), nil
 	}
 
-	if said := bytes.TrimSpace(errs.b.Bytes()); len(said) > 0 {
-		last := said[bytes.LastIndexByte(said, '\n')+1:]
-		return out.b.Bytes(), fmt.Errorf("%w: %s", err, prose.Clean(string(last[:min(len(last), 300)])))
+	if said := prose.LastLine(errs.b.String()); err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
 
 	return out.b.Bytes(), err
 }
 
-// keepFirstValues keeps the first value of each name, as getenv(3) finds it; os/exec would keep the last.
-func keepFirstValues(env []string) []string {
-	seen := map[string]bool{}
-	out := []string{}
-	for _, pair := range env {
-		name, _, _ := strings.Cut(pair, "=")
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, pair)
-		}
-	}
-
-	return out
-}
+var errLate = errors.New("no answer in time")
 
 // headBuffer keeps the first bytes and drops the rest, so that a program that prints more neither blocks nor fills our
 // memory.

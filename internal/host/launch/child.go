@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/sys"
 )
@@ -72,9 +74,7 @@ type Child struct {
 // acts on them; those that are sent to this process alone are passed on; and when the child is stopped, this process
 // stops in the same way, so that the shell sees what it would see of the command.
 func (c Command) Start() (*Child, error) {
-	cmd := exec.Command(c.Path)
-	cmd.Args, cmd.Env = c.Argv, keepFirstValues(c.Env)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd := &exec.Cmd{Env: visible.Env(c.Env).FirstOfEach(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	if c.Out != nil {
 		cmd.Stdout = c.Out
 	}
@@ -100,13 +100,11 @@ func (c Command) Start() (*Child, error) {
 		child.signals = catchSignals(append(forwardedSignals(), unix.SIGTSTP, unix.SIGTTIN), child.rememberSignal, child.forwardSignal)
 	}
 
-	process, err := c.startInGroup(cmd)
-	if errors.Is(err, unix.ENOEXEC) {
-		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)
-		process, err = c.startInGroup(cmd)
-	}
-
-	child.process = process
+	err := program.StartOrShell(c.Path, c.Argv, func(path string, argv []string) (err error) {
+		cmd.Path, cmd.Args = path, argv
+		child.process, err = c.startInGroup(cmd)
+		return err
+	})
 	go child.signals.forwardSignals()
 	if err != nil {
 		child.signals.stopForwarding()
@@ -133,7 +131,8 @@ func (c Command) Start() (*Child, error) {
 // system call.
 func (c Command) startInGroup(like *exec.Cmd) (*os.Process, error) {
 	attempt := func(attr *syscall.SysProcAttr) (*os.Process, error) {
-		cmd := &exec.Cmd{Path: like.Path, Args: like.Args, Env: like.Env, Stdin: like.Stdin, Stdout: like.Stdout, Stderr: like.Stderr, SysProcAttr: attr}
+		cmd := *like
+		cmd.SysProcAttr = attr
 		err := cmd.Start()
 		return cmd.Process, err
 	}

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"errors"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/program"
 	"os"
 	"os/exec"
 	"sync"
@@ -59,22 +61,18 @@ func (c Command) NewChildGroup(most int) *ChildGroup {
 // Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is
 // empty.
 func (c *ChildGroup) Start(number int, env []string) error {
-	argv := c.command.Argv
-	cmd := &exec.Cmd{Path: c.command.Path, Args: argv, Env: keepFirstValues(env), Stdout: os.Stdout, Stderr: os.Stderr}
-	if number == 0 {
-		cmd.Stdin = os.Stdin
-	}
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := cmd.Start()
-	if errors.Is(err, unix.ENOEXEC) {
-		cmd = &exec.Cmd{Path: "/bin/sh", Args: append([]string{"/bin/sh", c.command.Path}, argv[1:]...), Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr}
-		err = cmd.Start()
-	}
-
+	var cmd *exec.Cmd
+	err := program.StartOrShell(c.command.Path, c.command.Argv, func(path string, argv []string) error {
+		cmd = &exec.Cmd{Path: path, Args: argv, Env: visible.Env(env).FirstOfEach(), Stdout: os.Stdout, Stderr: os.Stderr}
+		if number == 0 {
+			cmd.Stdin = os.Stdin
+		}
+		return cmd.Start()
+	})
 	if err != nil {
-		return &NotExecutableError{argv[0], errors.Unwrap(err)}
+		return &NotExecutableError{c.command.Argv[0], errors.Unwrap(err)}
 	}
 
 	c.running[number] = cmd.Process

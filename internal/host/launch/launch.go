@@ -9,6 +9,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -152,10 +153,7 @@ func Exec(path string, argv, env []string, before map[int]bool, keep int, by fun
 		return by(path, argv, env)
 	}
 
-	err := unix.Exec(path, argv, env)
-	if errors.Is(err, unix.ENOEXEC) {
-		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)
-	}
+	err := program.StartOrShell(path, argv, func(path string, argv []string) error { return unix.Exec(path, argv, env) })
 
 	return &NotExecutableError{argv[0], err}
 }

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"fmt"
+	"gpuard/internal/host/program"
 	"os"
 	"os/exec"
 	"strconv"
@@ -120,10 +121,7 @@ func Exec(args []string) error {
 		return err
 	}
 
-	err := unix.Exec(args[1], args[2:], os.Environ())
-	if err == unix.ENOEXEC { //nolint:errorlint // as execvp(3)
-		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", args[1]}, args[3:]...), os.Environ())
-	}
+	err := program.StartOrShell(args[1], args[2:], func(path string, argv []string) error { return unix.Exec(path, argv, os.Environ()) })
 
 	return fmt.Errorf("cannot run %s: %w", args[1], err)
 }

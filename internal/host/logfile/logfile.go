@@ -181,12 +181,9 @@ func (l *Log) Close(patience time.Duration) {
 	_ = l.Out.Close()
 	_ = l.Err.Close()
 	_ = l.ask.Close()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-
 	select {
 	case <-l.ended:
-	case <-timer.C:
+	case <-time.After(patience):
 	}
 }
 

@@ -3,13 +3,12 @@ package nvsmi
 import (
 	"context"
 	"errors"
+	"gpuard/internal/host/program"
 	"io/fs"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/host/sys"
 )
 
 // The most output that is read, in bytes. limit is about 100 times the output for 16 devices with 1,000 processes;
@@ -29,38 +28,13 @@ type smiOutput struct {
 // runNvidiaSMI starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends.
 // It returns then even if the kernel cannot end the process, because the driver hangs.
 func runNvidiaSMI(ctx context.Context, most int, path string, args ...string) smiOutput {
-	done := make(chan smiOutput, 1)
-	go func() { done <- executeNvidiaSMI(ctx, most, path, args) }()
-
-	select {
-	case a := <-done:
-		return a
-	case <-ctx.Done():
-	}
-
-	// Usually enough to reap it.
-	grace := time.NewTimer(100 * time.Millisecond)
-	defer grace.Stop()
-
-	select {
-	case a := <-done:
-		return a
-	case <-grace.C:
-		return smiOutput{failure: noAnswerError(ctx)}
-	}
-}
-
-func executeNvidiaSMI(ctx context.Context, most int, path string, args []string) smiOutput {
-	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
+	out, errs := &program.Bounded{Most: most}, &program.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-	// A child of nvidia-smi may keep the pipes open.
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	// Usually enough to reap it.
+	err := program.RunGroup(ctx, cmd, 100*time.Millisecond)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -74,7 +48,7 @@ func executeNvidiaSMI(ctx context.Context, most int, path string, args []string)
 			Text:   "cannot read the GPUs: " + err.Error(),
 			Remedy: "ls -l " + path + " shows who may run it",
 		}}
-	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+	case err != nil && !errors.As(err, &exit):
 		return smiOutput{failure: driverError("%v", err)}
 	}
 

@@ -114,13 +114,10 @@ func withDeadline[T any](read func() (T, error)) (T, error) {
 		done <- result{value, err}
 	}()
 
-	timer := time.NewTimer(slowReadDeadline)
-	defer timer.Stop()
-
 	select {
 	case r := <-done:
 		return r.value, r.err
-	case <-timer.C:
+	case <-time.After(slowReadDeadline):
 		var none T
 		return none, fmt.Errorf("no answer within %v: the process may be stuck in the kernel", slowReadDeadline)
 	}

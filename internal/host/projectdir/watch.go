@@ -153,12 +153,10 @@ func (w *Watcher) judgeEvent(name string, what uint32) (tells, lock bool) {
 func (w *Watcher) notifyRepeatedly(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
-			timer := time.NewTimer(pause)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
 				return
-			case <-timer.C:
+			case <-time.After(pause):
 				w.notifyChanged()
 			}
 		}

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
 
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 //go:embed ask.py
@@ -36,30 +38,7 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 		"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true")
 
 	command.Stdout, command.Stderr = &out, &errs
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	command.WaitDelay = time.Second
-
-	// When it has ended.
-	var err error
-	ended := make(chan struct{})
-	go func() {
-		err = command.Run()
-		close(ended)
-	}()
-
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		select {
-		// A process that hangs in the driver does not die, so Ask stops waiting for it.
-		case <-ended:
-		case <-time.After(2 * command.WaitDelay):
-		}
-		p.Problem = "no answer in time"
-		return p
-	}
-
+	err := program.RunGroup(ctx, command, 2*time.Second)
 	if ctx.Err() != nil {
 		p.Problem = "no answer in time"
 		return p
@@ -73,7 +52,7 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 		p.Problem = "it ended without an answer"
 	default:
 		p.Devices, p.Text = answer.Devices, strings.TrimSpace(answer.Version+" "+strings.Join(answer.Names, ", "))
-		if line := lastLine(errs.text); p.Devices == 0 && line != "" {
+		if line := prose.LastLine(string(errs.text)); p.Devices == 0 && line != "" {
 			p.Text += "; " + line
 		}
 	}
@@ -107,22 +86,11 @@ func failureText(err error, errs []byte) string {
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Sprintf("it crashed (%s)", status.Signal())
 	}
-	if line := lastLine(errs); line != "" {
+	if line := prose.LastLine(string(errs)); line != "" {
 		return line
 	}
 
 	return "it failed without a message (" + ended.Error() + ")"
-}
-
-// lastLine returns the last line that is not empty, cut to 300 characters.
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(text), "?")), "\n")
-	line := strings.TrimSpace(lines[len(lines)-1])
-	if r := []rune(line); len(r) > 300 {
-		line = string(r[:300]) + "…"
-	}
-
-	return line
 }
 
 // tailBuffer keeps the end of a process's output.

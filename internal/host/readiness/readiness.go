@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/host/program"
 	"io"
 	"net"
 	"net/url"
@@ -35,19 +37,15 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	cmd := exec.CommandContext(ctx, findProgram(argv[0], env), argv[1:]...) //nolint:gosec // the user's own command
 	cmd.Args[0] = argv[0]
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = folder, env, said, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := program.RunGroup(ctx, cmd, time.Second)
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		// It ended with 0, and a child of it may still have the output open.
+	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not answer in time", argv[0])
 	case errors.As(err, &exit):
-		return fmt.Errorf("%s: %w%s", argv[0], err, said.lastLine())
+		return fmt.Errorf("%s: %w%s", argv[0], err, prose.LastLineAfter(said.String()))
 	}
 
 	return err
@@ -172,13 +170,4 @@ func (e *outputTail) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return e.Buffer.Write(b)
-}
-
-// lastLine returns the last line that is not empty.
-func (e *outputTail) lastLine() string {
-	lines := strings.Split(strings.TrimSpace(e.String()), "\n")
-	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
-		return ": " + last
-	}
-	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"gpuard/internal/host/program"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -18,8 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"gpuard/internal/host/sys"
 )
 
 // Commands are those of Slurm, as this user calls them.
@@ -69,7 +68,7 @@ func (c Commands) runCommand(ctx context.Context, name string, args ...string) (
 		patience = min(patience, time.Until(end).Round(100*time.Millisecond))
 	}
 
-	text, errs, err := sys.ProgramOutput(ctx, patience, maxOutputSize, commandEnv(c.Env), nil, append([]string{path}, args...)...)
+	text, errs, err := program.Output(ctx, patience, maxOutputSize, commandEnv(c.Env), nil, append([]string{path}, args...)...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", errs, &SilentError{fmt.Sprintf("%s has not answered within %s", name, patience)}

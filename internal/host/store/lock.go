@@ -130,12 +130,11 @@ func (l *folderLock) closeLockFile() error {
 // acquire takes the lock within d and returns the folder that contains it, or a *LockedError that names the holder.
 // replaced says that the lock file or the folder was replaced since it was opened.
 func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err error) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	timer := time.After(d)
 
 	select {
 	case <-l.turn:
-	case <-timer.C:
+	case <-timer:
 		return nil, false, l.lockedError(d)
 	}
 
@@ -146,7 +145,7 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 	}()
 
 	for range 8 {
-		if err := l.lockWithin(timer.C, d); err != nil {
+		if err := l.lockWithin(timer, d); err != nil {
 			return nil, false, err
 		}
 

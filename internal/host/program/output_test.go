@@ -1,4 +1,4 @@
-package sys
+package program
 
 import (
 	"context"
@@ -34,12 +34,12 @@ func TestOutput(t *testing.T) {
 		"head -c 100000 /dev/zero":                                       {"", "", true},
 		"cat":                                                            {"its input", "", false},
 	} {
-		out, errs, err := ProgramOutput(t.Context(), 20*time.Second, 100, nil, []byte("its input"), "/bin/sh", "-c", script)
+		out, errs, err := Output(t.Context(), 20*time.Second, 100, nil, []byte("its input"), "/bin/sh", "-c", script)
 		if string(out) != want.out || errs != want.errs || (err != nil) != want.fails {
 			t.Errorf("%s: %q, %q, %v", script, out, errs, err)
 		}
 	}
-	if _, _, err := ProgramOutput(t.Context(), 100*time.Millisecond, 100, nil, nil, "/bin/sleep", "30"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := Output(t.Context(), 100*time.Millisecond, 100, nil, nil, "/bin/sleep", "30"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it did not end: %v", err)
 	}
 }

@@ -1,4 +1,8 @@
-package sys
+// Package program runs other programs: to their end, to read what they print, or as execvp(3) does. It does not know what
+// they are for.
+//
+//	out, errs, err := program.Output(ctx, time.Second, 1<<20, env, nil, "nvcc", "--version")
+package program
 
 import (
 	"bytes"
@@ -16,10 +20,10 @@ import (
 // maxLinger is how long the output of a program that has ended is read while a process that it left behind has it open.
 const maxLinger = time.Second
 
-// ProgramOutput runs a program without a shell, and returns what it printed: at most most bytes of output, and errors
+// Output runs a program without a shell, and returns what it printed: at most most bytes of output, and errors
 // without blanks at their ends. It reads input, unless that is nil. The error is context.DeadlineExceeded if it did not
 // end within patience. What a process that it leaves behind prints later is left out.
-func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
+func Output(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
