@@ -82,7 +82,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	users := d.listProcesses(ctx, found.cards, what)
 
 	for i, a := range d.readDevices(ctx, found.cards, what, limit) {
-		m.Stuck = m.Stuck || a.device.Problem == noAnswerText(limit)
+		m.Stuck = m.Stuck || a.device.Problem == gpu.NoAnswerText(limit)
 		a.device.Links = found.linksOf(i)
 		m.Devices = append(m.Devices, a.device)
 
@@ -98,7 +98,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	got := <-users
 	m.Processes = got.list
 	if got.late {
-		found.unlisted = "cannot list the processes: " + noAnswerText(limit)
+		found.unlisted = "cannot list the processes: " + gpu.NoAnswerText(limit)
 		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
 	}
 
@@ -201,7 +201,7 @@ func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit ti
 
 	a := *said.Load()
 	if !ok {
-		a.device.Problem = noAnswerText(limit)
+		a.device.Problem = gpu.NoAnswerText(limit)
 	}
 
 	if a.device.Problem != "" {

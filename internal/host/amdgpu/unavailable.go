@@ -20,16 +20,9 @@ func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", noAnswerText(limit), at),
+		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", gpu.NoAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -i amdgpu; a GPU that hangs needs a reset or a reboot",
 	}
-}
-
-func noAnswerText(limit time.Duration) string {
-	if limit >= time.Second {
-		limit = limit.Round(100 * time.Millisecond)
-	}
-	return fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond))
 }
 
 // noDeviceError returns the reason why there is no device at all.

@@ -27,13 +27,15 @@ type Command struct {
 	Env []string
 	// nil: our own streams.
 	Out, Err *os.File
+	// Its input is empty, and not ours.
+	NoInput bool
 	// Descriptors that were open before libraries opened theirs, which the child does not get; nil: all.
 	Before map[int]bool
 	// The lease's descriptor, which it gets all the same; 0 none.
 	Keep int
 	// Open file that it gets too, at LowestFD or above; nil none.
 	Along *os.File
-	// Signals to this process are not passed on: the caller acts on them.
+	// Signals to this process are not passed on: the caller acts on them. Nor does this process stop with the child.
 	Apart bool
 	// Folder of the cgroup that it begins in; nil, or where that cannot be: ours.
 	Group *os.File
@@ -75,6 +77,10 @@ type Child struct {
 // stops in the same way, so that the shell sees what it would see of the command.
 func (c Command) Start() (*Child, error) {
 	cmd := &exec.Cmd{Env: visible.Env(c.Env).FirstOfEach(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	if c.NoInput {
+		cmd.Stdin = nil
+	}
+
 	if c.Out != nil {
 		cmd.Stdout = c.Out
 	}
@@ -96,6 +102,7 @@ func (c Command) Start() (*Child, error) {
 	child := &Child{ended: make(chan struct{}), dying: c.Dying, began: time.Now()}
 	if c.Apart {
 		child.signals = &signalForwarder{}
+		child.IgnoreStops()
 	} else {
 		child.signals = catchSignals(append(forwardedSignals(), unix.SIGTSTP, unix.SIGTTIN), child.rememberSignal, child.forwardSignal)
 	}
@@ -236,7 +243,7 @@ func (c *Child) AssumeKilled() { c.recordEnd(unix.WaitStatus(unix.SIGKILL), unix
 
 // OwnsProcess reports whether a process is a part of what this process does for the child.
 func (c *Child) OwnsProcess(pid int) bool {
-	return c.signals.witness != nil && c.signals.witness.pid == pid
+	return c.signals.ownsProcess(pid)
 }
 
 // IgnoreStops ends that this process stops when the child does: it is about to be ended, for which it is stopped.

@@ -1,11 +1,7 @@
 package launch
 
 import (
-	"errors"
-	"gpuard/internal/core/visible"
-	"gpuard/internal/host/program"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -22,11 +18,9 @@ type ChildGroup struct {
 	ended   chan ChildEnd
 
 	mu      sync.Mutex
-	running map[int]*os.Process // by number
+	running map[int]*Child // by number
 	// The last signal to end them.
 	meant time.Time
-	// We have sent them a signal ourselves.
-	asked bool
 	by    os.Signal // how
 }
 
@@ -47,12 +41,15 @@ func (e ChildEnd) Failed() bool { return e.Code != 0 }
 // NewChildGroup begins a crew of at most that many, which all run the command. From now on signals are passed on. Of
 // the command only Path and Argv count.
 func (c Command) NewChildGroup(most int) *ChildGroup {
-	crew := &ChildGroup{command: c, ended: make(chan ChildEnd, most), running: map[int]*os.Process{}}
+	crew := &ChildGroup{command: Command{Path: c.Path, Argv: c.Argv, Apart: true}, ended: make(chan ChildEnd, most), running: map[int]*Child{}}
 	crew.signals = catchSignals(forwardedSignals(), func(sig syscall.Signal) {
 		crew.mu.Lock()
 		defer crew.mu.Unlock()
 		crew.meant, crew.by = time.Now(), sig
-	}, crew.signalAll)
+		for _, child := range crew.running {
+			child.rememberSignal(sig)
+		}
+	}, func(sig os.Signal) { crew.eachRunning(func(child *Child) { child.forwardSignal(sig) }) })
 	go crew.signals.forwardSignals()
 
 	return crew
@@ -61,50 +58,30 @@ func (c Command) NewChildGroup(most int) *ChildGroup {
 // Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is
 // empty.
 func (c *ChildGroup) Start(number int, env []string) error {
+	command := c.command
+	command.Env, command.NoInput = env, number != 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var cmd *exec.Cmd
-	err := program.StartOrShell(c.command.Path, c.command.Argv, func(path string, argv []string) error {
-		cmd = &exec.Cmd{Path: path, Args: argv, Env: visible.Env(env).FirstOfEach(), Stdout: os.Stdout, Stderr: os.Stderr}
-		if number == 0 {
-			cmd.Stdin = os.Stdin
-		}
-		return cmd.Start()
-	})
+	child, err := command.Start()
 	if err != nil {
-		return &NotExecutableError{c.command.Argv[0], errors.Unwrap(err)}
+		return err
 	}
 
-	c.running[number] = cmd.Process
+	c.running[number] = child
 	if c.by != nil {
 		// It came too late for what all the others were told.
-		_ = cmd.Process.Signal(c.by)
+		child.forwardSignal(c.by)
 	}
 
-	go c.waitForMember(number, cmd.Process)
+	go func() {
+		code, signal, _, _ := child.Outcome()
+		c.mu.Lock()
+		delete(c.running, number)
+		c.mu.Unlock()
+		c.ended <- ChildEnd{Number: number, PID: child.PID(), Code: code, Signal: signal}
+	}()
 
 	return nil
-}
-
-func (c *ChildGroup) waitForMember(number int, process *os.Process) {
-	end := ChildEnd{Number: number, PID: process.Pid, Code: -1}
-	if state, err := process.Wait(); err == nil {
-		status, _ := state.Sys().(syscall.WaitStatus)
-		awaitSignal(status, func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.asked || c.meant.After(time.Now().Add(-time.Second))
-		})
-		end.Code = status.ExitStatus()
-		if status.Signaled() {
-			end.Signal = unix.SignalName(status.Signal())
-		}
-	}
-
-	c.mu.Lock()
-	delete(c.running, number)
-	c.mu.Unlock()
-	c.ended <- end
 }
 
 // Ended tells each end once.
@@ -115,8 +92,8 @@ func (c *ChildGroup) Running() map[int]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pids := map[int]int{}
-	for number, process := range c.running {
-		pids[number] = process.Pid
+	for number, child := range c.running {
+		pids[number] = child.PID()
 	}
 
 	return pids
@@ -131,32 +108,21 @@ func (c *ChildGroup) HasSignalSince(since time.Time) bool {
 
 // OwnsProcess reports whether a process is one of the crew, or a part of what this process does for it.
 func (c *ChildGroup) OwnsProcess(pid int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	for _, process := range c.running {
-		if process.Pid == pid {
-			return true
-		}
-	}
-
-	return c.signals.witness != nil && c.signals.witness.pid == pid
+	ours := c.signals.ownsProcess(pid)
+	c.eachRunning(func(child *Child) { ours = ours || child.PID() == pid })
+	return ours
 }
 
 // SendSignal sends a signal by name, such as "SIGTERM", to those that run.
 func (c *ChildGroup) SendSignal(name string) {
-	c.mu.Lock()
-	c.asked = true
-	c.mu.Unlock()
-	c.signalAll(unix.SignalNum(name))
+	c.eachRunning(func(child *Child) { child.SendSignal(name) })
 }
 
-func (c *ChildGroup) signalAll(sig os.Signal) {
+func (c *ChildGroup) eachRunning(do func(*Child)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
-	for _, process := range c.running {
-		_ = process.Signal(sig)
+	for _, child := range c.running {
+		do(child)
 	}
 }
 

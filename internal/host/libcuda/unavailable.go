@@ -72,12 +72,9 @@ func (l libraryHandle) callError(call string, code int) *gpu.Unavailable {
 }
 
 func noAnswerError(limit time.Duration) *gpu.Unavailable {
-	if limit >= time.Second {
-		limit = limit.Round(100 * time.Millisecond)
-	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot ask the CUDA driver: no answer within %v", limit.Round(time.Millisecond)),
+		Text:   "cannot ask the CUDA driver: " + gpu.NoAnswerText(limit),
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
 	}
 }

@@ -159,7 +159,7 @@ func (l *Library) rememberIdentities(answers []deviceAnswer, limit time.Duration
 	for i := range answers {
 		d := &answers[i].device
 		if !answers[i].done {
-			d.Problem = noAnswerText(limit)
+			d.Problem = gpu.NoAnswerText(limit)
 		}
 		if d.UUID != "" {
 			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,

@@ -61,17 +61,9 @@ func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", noAnswerText(limit), at),
+		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", gpu.NoAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
 	}
-}
-
-// noAnswerText is the text for a device or a driver that did not answer in time.
-func noAnswerText(limit time.Duration) string {
-	if limit >= time.Second {
-		limit = limit.Round(100 * time.Millisecond)
-	}
-	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
 }
 
 // refusedError turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library,
