@@ -143,7 +143,7 @@ type runsParent struct {
 	// Ends of runs that no runner waits for.
 	strays chan orphanedRunEnd
 	left   []orphanedRun // those runs
-	// Of how many the exit status is unknown, and it was not said yet.
+	// The number of runs whose exit status is unknown, which was not said yet.
 	again int
 	// Runners in a row that ended without having done anything.
 	fruit int

@@ -61,7 +61,7 @@ type FolderWork struct {
 	AtOnce int
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
 	Prepare func(run int) (StartOptions, error)
-	// Of a queue: starts another conductor, after this one was killed.
+	// Starts another conductor of a queue, after this one was killed.
 	Keep func() error
 }
 
@@ -115,7 +115,7 @@ type runner struct {
 	// The lock of a start, held from a Begin to its Start.
 	starting sync.Mutex
 
-	// Of everything below, the journal and the state.
+	// The lock of everything below, the journal and the state.
 	mu  sync.Mutex
 	due queue.Line // runs to be started
 	// Those of a queue that need no device.

@@ -1,10 +1,5 @@
 package gpu
 
-import (
-	"fmt"
-	"time"
-)
-
 // Cause is why a vendor's devices cannot be read.
 type Cause string
 
@@ -32,11 +27,3 @@ type Unavailable struct {
 
 // Error is only the text; the caller that shows it adds the remedy.
 func (u *Unavailable) Error() string { return u.Text }
-
-// NoAnswerText is the text for a device or a driver that did not answer in time.
-func NoAnswerText(limit time.Duration) string {
-	if limit >= time.Second {
-		limit = limit.Round(100 * time.Millisecond)
-	}
-	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
-}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Driver is the amdgpu driver below one root folder. Its methods may be called from several goroutines.
@@ -82,7 +83,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	users := d.listProcesses(ctx, found.cards, what)
 
 	for i, a := range d.readDevices(ctx, found.cards, what, limit) {
-		m.Stuck = m.Stuck || a.device.Problem == gpu.NoAnswerText(limit)
+		m.Stuck = m.Stuck || a.device.Problem == prose.NoAnswerText(limit)
 		a.device.Links = found.linksOf(i)
 		m.Devices = append(m.Devices, a.device)
 
@@ -98,7 +99,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	got := <-users
 	m.Processes = got.list
 	if got.late {
-		found.unlisted = "cannot list the processes: " + gpu.NoAnswerText(limit)
+		found.unlisted = "cannot list the processes: " + prose.NoAnswerText(limit)
 		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
 	}
 
@@ -201,7 +202,7 @@ func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit ti
 
 	a := *said.Load()
 	if !ok {
-		a.device.Problem = gpu.NoAnswerText(limit)
+		a.device.Problem = prose.NoAnswerText(limit)
 	}
 
 	if a.device.Problem != "" {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // noAnswerError is the error for a kernel that did not answer in time, or for a cancelled ctx.
@@ -20,7 +21,7 @@ func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", gpu.NoAnswerText(limit), at),
+		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", prose.NoAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -i amdgpu; a GPU that hangs needs a reset or a reboot",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 const findRemedy = "see which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
@@ -74,7 +75,7 @@ func (l libraryHandle) callError(call string, code int) *gpu.Unavailable {
 func noAnswerError(limit time.Duration) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   "cannot ask the CUDA driver: " + gpu.NoAnswerText(limit),
+		Text:   "cannot ask the CUDA driver: " + prose.NoAnswerText(limit),
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // deviceAnswer is what the goroutine of one device has read so far. The goroutine sends all of it again after each
@@ -159,7 +160,7 @@ func (l *Library) rememberIdentities(answers []deviceAnswer, limit time.Duration
 	for i := range answers {
 		d := &answers[i].device
 		if !answers[i].done {
-			d.Problem = gpu.NoAnswerText(limit)
+			d.Problem = prose.NoAnswerText(limit)
 		}
 		if d.UUID != "" {
 			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,

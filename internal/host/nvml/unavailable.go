@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 const installRemedy = "install NVIDIA's driver and reboot; in a container, start it with the GPUs (docker run --gpus all …); without a GPU, use --cpu"
@@ -61,7 +62,7 @@ func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", gpu.NoAnswerText(limit), at),
+		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", prose.NoAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
 	}
 }
