@@ -81,6 +81,16 @@ func (p *Program) callerShell(known []string) string {
 	return known[0]
 }
 
+// Complete offers words that are found within CompleteWithin, and no files.
+func Complete(offer func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
+		defer cancel()
+
+		return offer(ctx, args, typed), flagset.NoFiles
+	}
+}
+
 // CompleteDevices registers the completions of flags whose values are read from the machine.
 func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {
@@ -91,16 +101,13 @@ func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 		case "mig":
 			of = profileNames
 		}
-		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
-			defer cancel()
+		_ = cmd.RegisterFlagCompletionFunc(name, Complete(func(ctx context.Context, _ []string, typed string) []string {
 			m, err := leases.ReadIdentity(ctx, p.Host)
 			if err != nil {
-				return nil, flagset.NoFiles
+				return nil
 			}
-
-			return of(m, typed), flagset.NoFiles
-		})
+			return of(m, typed)
+		}))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,51 @@ import (
 
 // progressInterval is the time between two drawings of a line of progress.
 const progressInterval = 200 * time.Millisecond
+
+// LiveLine is a line at the bottom of a terminal that is drawn again and again, while the terminal is not another
+// program's.
+type LiveLine struct {
+	P *Program
+	// It is on the screen.
+	drawn bool
+}
+
+// Draw replaces the line. of makes a text of at most so many columns: in the last one some terminals begin a new line.
+func (l *LiveLine) Draw(of func(width int) string) {
+	const lead = "gpuard: "
+	if OnScreen(l.P) {
+		fmt.Fprint(l.P.Err, "\r\x1b[K"+lead+of(max(l.P.Term(l.P.Err).Width-len(lead)-1, 1)))
+		l.drawn = true
+	}
+}
+
+// Wipe takes the line away. Call it before other output.
+func (l *LiveLine) Wipe() {
+	if l.drawn && OnScreen(l.P) {
+		fmt.Fprint(l.P.Err, "\r\x1b[K")
+	}
+	l.drawn = false
+}
+
+// Repeat shows something again and again, until it fails, the context ends or leave is closed.
+func Repeat(ctx context.Context, every time.Duration, leave <-chan struct{}, show func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+
+	for {
+		if err := show(); err != nil {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-leave:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
 
 // ProgressLine is a line of progress at the bottom of a terminal, drawn from the first second on. On anything else than
 // a terminal, and while the terminal belongs to another program, it draws nothing.

@@ -17,9 +17,9 @@ import (
 type queuePlaceLine struct {
 	p       *Program
 	mu      sync.Mutex
+	line    LiveLine
 	told    bool
-	shown   bool
-	drawn   time.Time
+	last    time.Time // when it was drawn
 	began   time.Time
 	pending *time.Timer
 	latest  *status.Standing
@@ -37,7 +37,7 @@ func (p *Program) ShowStanding(quiet bool) {
 	if quiet {
 		return
 	}
-	s := &queuePlaceLine{p: p}
+	s := &queuePlaceLine{p: p, line: LiveLine{P: p}}
 	p.Host.Stand, p.Host.Live = s.update, p.Term(p.Err).TTY
 }
 
@@ -51,7 +51,7 @@ func (s *queuePlaceLine) update(now *status.Standing) {
 			s.pending.Stop()
 		}
 		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.Host.Live
-		s.wipe()
+		s.line.Wipe()
 
 		return
 	}
@@ -64,7 +64,7 @@ func (s *queuePlaceLine) update(now *status.Standing) {
 		return
 	}
 
-	if left := max(redrawInterval-time.Since(s.drawn), minShownWait-time.Since(s.began)); left > 0 {
+	if left := max(redrawInterval-time.Since(s.last), minShownWait-time.Since(s.began)); left > 0 {
 		s.pending = time.AfterFunc(left, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -81,24 +81,12 @@ func (s *queuePlaceLine) draw() {
 	switch {
 	case s.latest == nil:
 	case s.p.Host.Live && OnScreen(s.p):
-		s.drawn, s.shown, s.told = time.Now(), true, true
-		term := s.p.Term(s.p.Err)
-
-		// In the last column some terminals begin a new line.
-		width := max(term.Width-len("gpuard: ")-1, 1)
-		line := planview.StandingLine(*s.latest, time.Now(), term.Language, width)
-		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+line)
+		s.last, s.told = time.Now(), true
+		s.line.Draw(func(width int) string { return planview.StandingLine(*s.latest, time.Now(), s.p.language, width) })
 	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):
 		s.told = true
 		fmt.Fprintln(s.p.Err, "gpuard: "+planview.StandingLine(*s.latest, time.Now(), s.p.Term(s.p.Err).Language, 0))
 	}
-}
-
-func (s *queuePlaceLine) wipe() {
-	if s.shown && OnScreen(s.p) {
-		fmt.Fprint(s.p.Err, "\r\x1b[K")
-	}
-	s.shown = false
 }
 
 // OnScreen reports whether standard error is a terminal on which our process group is in the foreground.

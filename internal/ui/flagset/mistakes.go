@@ -280,6 +280,16 @@ func RefuseTogether(cmd *cobra.Command, conflicts []Conflict) error {
 	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.One, c.Other, option.Expand(c.Why))
 }
 
+// FlagBeside is the first flag that was given and is none of those that may be; "" none.
+func FlagBeside(cmd *cobra.Command, may ...string) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if name == "" && !slices.Contains(may, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
 // RefuseEmpty returns an error if a flag was given an empty value: an empty shell variable must not silently ask for
 // less. It also refuses "--", which the parser takes for a value.
 func RefuseEmpty(cmd *cobra.Command) (err error) {

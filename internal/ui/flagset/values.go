@@ -33,6 +33,17 @@ func ReadDuration(flag, text string) (time.Duration, error) {
 // EveryTwoSeconds is --watch alone, a compromise: drivers serialise queries, and users do not read faster.
 const EveryTwoSeconds = "2s"
 
+// IntervalArgument takes the only argument behind --watch for its time: --watch 1.
+func IntervalArgument(watch *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && *watch == EveryTwoSeconds {
+			*watch = args[0]
+			return nil
+		}
+		return NoArguments(cmd, args)
+	}
+}
+
 // ReadInterval reads --watch: a time, or a number of seconds.
 func ReadInterval(text string) (time.Duration, error) {
 	d, err := job.ParseTime(text)

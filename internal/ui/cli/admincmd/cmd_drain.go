@@ -15,7 +15,6 @@ import (
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/flagset"
 )
 
 // NewDrainCommand makes gpuard drain.
@@ -220,12 +219,10 @@ func deviceList(args []string) []string { return strings.Split(strings.Join(args
 
 // completeGPU completes GPUs; for undrain those that are drained or have errors to clear.
 func completeGPU(p *cli.Program, cmd *cobra.Command) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-		defer cancel()
+	cmd.ValidArgsFunction = cli.Complete(func(ctx context.Context, args []string, typed string) []string {
 		m, err := leases.ReadHealth(ctx, p.Host)
 		if err != nil {
-			return nil, flagset.NoFiles
+			return nil
 		}
 
 		undrain := cmd.Name() == "undrain"
@@ -234,6 +231,6 @@ func completeGPU(p *cli.Program, cmd *cobra.Command) {
 			return undrain != out && (undrain || d.Drained != "") || slices.Contains(args, fmt.Sprint(d.Index))
 		})
 
-		return cli.DeviceNames(m, typed), flagset.NoFiles
-	}
+		return cli.DeviceNames(m, typed)
+	})
 }

@@ -46,13 +46,9 @@ container, and none with a live lease unless --idle is given.`,
   gpuard evict --idle 2h      idle notebooks too
   gpuard evict 4711           end process 4711
   gpuard evict --force 4711   kill it when it does not end`,
-		Args: cobra.ArbitraryArgs,
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-			defer cancel()
-			return leases.OwnLeftovers(ctx, p.Host), flagset.NoFiles
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return evictOrList(p, cmd, o, args) },
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cli.Complete(func(ctx context.Context, _ []string, _ string) []string { return leases.OwnLeftovers(ctx, p.Host) }),
+		RunE:              func(cmd *cobra.Command, args []string) error { return evictOrList(p, cmd, o, args) },
 	}
 
 	f := cmd.Flags()

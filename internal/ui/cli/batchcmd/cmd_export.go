@@ -18,7 +18,6 @@ import (
 	"gpuard/internal/core/service"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
-	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/jobflags"
 	"gpuard/internal/ui/projectfile"
 )
@@ -69,9 +68,8 @@ them: gpuard docker -- compose up leases them.`, `  gpuard export compose --imag
 type exportOptions struct {
 	spec jobflags.SpecFlags
 	batchFlags
-	file, image, workdir, namespace, queue string
-	env                                    []string
-	json, quiet                            bool
+	awayFlags
+	json, quiet bool
 }
 
 func exportTo(p *cli.Program, t handoff.Target, short, long, example string) *cobra.Command {
@@ -94,12 +92,7 @@ for, 125 gpuard failed or was used wrongly.`,
 	f.Lookup("log").Usage = "its output goes into this file, where it starts (default: that of the engine)"
 	f.Lookup("expect").Usage = "your estimate of how long it runs: a remark for people"
 	jobflags.AddPrivateState(p, cmd)
-	f.StringVarP(&o.file, "file", "f", "", "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
-	flagset.AddOption(cmd, "env", &o.env)
-	flagset.AddOption(cmd, "image", &o.image)
-	flagset.AddOption(cmd, "workdir", &o.workdir)
-	flagset.AddOption(cmd, "namespace", &o.namespace)
-	flagset.AddOption(cmd, "queue", &o.queue)
+	o.addAwayFlags(cmd, "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what is only approximate")
 

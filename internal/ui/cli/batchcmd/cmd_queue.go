@@ -44,14 +44,7 @@ killed, or the machine was started again, it starts them.`,
   gpuard queue unhold 17
   gpuard queue pause                       start nothing before queue resume
   gpuard queue requeue 12                  again, after a failure`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds {
-				// --watch 1.
-				o.watch = args[0]
-				return nil
-			}
-			return flagset.NoArguments(cmd, args)
-		},
+		Args: flagset.IntervalArgument(&o.watch),
 		RunE: func(cmd *cobra.Command, _ []string) error { return showQueues(p, cmd, o) },
 	}
 
@@ -105,23 +98,12 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 		return failure.AsUsage(err)
 	}
 
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-
-	for {
+	return cli.Repeat(cmd.Context(), every, nil, func() error {
 		if p.Term(p.Out).TTY {
 			fmt.Fprint(p.Out, "\x1b[H\x1b[2J")
 		}
-		if err := showQueue(p, cmd, o); err != nil {
-			return err
-		}
-
-		select {
-		case <-cmd.Context().Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return showQueue(p, cmd, o)
+	})
 }
 
 // askQueue is a command that asks for something for some jobs.

@@ -20,23 +20,33 @@ import (
 	"gpuard/internal/ui/projectfile"
 )
 
-// engineFlags are those of a job that another scheduler gets.
+// awayFlags are those of a job that another scheduler gets.
+type awayFlags struct {
+	file, queue, workdir, image, namespace string
+	env                                    []string
+}
+
+// addAwayFlags adds the flags; file is the help of --file.
+func (a *awayFlags) addAwayFlags(cmd *cobra.Command, file string) {
+	cmd.Flags().StringVarP(&a.file, "file", "f", "", file)
+	flagset.AddOption(cmd, "env", &a.env)
+	flagset.AddOption(cmd, "queue", &a.queue)
+	flagset.AddOption(cmd, "image", &a.image)
+	flagset.AddOption(cmd, "namespace", &a.namespace)
+	flagset.AddOption(cmd, "workdir", &a.workdir)
+}
+
+// engineFlags are those of a job that is handed in, here or there.
 type engineFlags struct {
-	engine, file, queue, workdir, image, namespace string
-	env                                            []string
-	dry                                            bool
+	awayFlags
+	engine string
+	dry    bool
 }
 
 func (e *engineFlags) addEngineFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
 	flagset.AddOption(cmd, "engine", &e.engine)
-	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
-	flagset.AddOption(cmd, "env", &e.env)
-	flagset.AddOption(cmd, "queue", &e.queue)
-	flagset.AddOption(cmd, "image", &e.image)
-	flagset.AddOption(cmd, "namespace", &e.namespace)
-	flagset.AddOption(cmd, "workdir", &e.workdir)
-	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
+	e.addAwayFlags(cmd, "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
+	cmd.Flags().BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
 }
 
 // engineHere is the value of --engine for this machine, where the configuration says otherwise.
@@ -110,7 +120,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 		t = handoff.Kubernetes
 	}
 
-	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
+	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, awayFlags: o.awayFlags}, args)
 	if err != nil {
 		return failure.AsUsage(err)
 	}

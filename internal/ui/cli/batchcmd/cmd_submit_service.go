@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/projectfile"
 )
 
@@ -68,12 +67,10 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 // refuseBesideFile is an error for a flag that -f FILE has in its place. Those of more are none.
 func refuseBesideFile(cmd *cobra.Command, more ...string) (err error) {
 	beside := append(more, "file", "json", "quiet", "machine", "array", "hold", "note", "after", "engine")
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains(beside, f.Name) {
-			err = fmt.Errorf("cannot use --%s with -f: the file says that; write it there, or leave -f out", f.Name)
-		}
-	})
-	return err
+	if flag := flagset.FlagBeside(cmd, beside...); flag != "" {
+		return fmt.Errorf("cannot use --%s with -f: the file says that; write it there, or leave -f out", flag)
+	}
+	return nil
 }
 
 // beyondJob is what a service asks for beyond a command that ends; "" nothing.

@@ -3,11 +3,9 @@ package batchcmd
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/run"
@@ -100,16 +98,6 @@ func NewSweepCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// refuseBesideResume refuses what the folder of a sweep has already.
-func refuseBesideResume(cmd *cobra.Command) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains([]string{"resume", "failed", "json", "quiet", "machine"}, f.Name) {
-			err = fmt.Errorf("cannot use --resume with --%s: the folder has the settings; to change them, write the whole command again with --dir DIR", f.Name)
-		}
-	})
-	return err
-}
-
 func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOptions) error {
 	if err := flagset.RefuseTogether(cmd, jobflags.SweepConflicts()); err != nil {
 		return failure.AsUsage(err)
@@ -117,8 +105,8 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 
 	show := newSweepShow(p, o)
 	if o.resume != "" {
-		if err := refuseBesideResume(cmd); err != nil {
-			return failure.AsUsage(err)
+		if flag := flagset.FlagBeside(cmd, "resume", "failed", "json", "quiet", "machine"); flag != "" {
+			return failure.Usagef("cannot use --resume with --%s: the folder has the settings; to change them, write the whole command again with --dir DIR", flag)
 		}
 		if len(args) > 0 {
 			return failure.Usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))

@@ -26,8 +26,7 @@ type sweepShow struct {
 	quiet bool
 	live  bool
 	mu    sync.Mutex
-	// The line is on the screen.
-	drawn bool
+	line  cli.LiveLine
 	// When progress was last shown.
 	last time.Time
 	// Tenths of the runs that were done then.
@@ -36,7 +35,7 @@ type sweepShow struct {
 }
 
 func newSweepShow(p *cli.Program, o *sweepOptions) *sweepShow {
-	s := &sweepShow{p: p, quiet: o.quiet || o.json, live: p.Term(p.Err).TTY}
+	s := &sweepShow{p: p, line: cli.LiveLine{P: p}, quiet: o.quiet || o.json, live: p.Term(p.Err).TTY}
 	switch {
 	case o.json:
 	case o.quiet:
@@ -51,20 +50,13 @@ func newSweepShow(p *cli.Program, o *sweepOptions) *sweepShow {
 func (s *sweepShow) sayAbove(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wipe()
+	s.line.Wipe()
 	fmt.Fprintln(s.p.Err, "gpuard: "+text)
 }
 
 // sayBusy reports that another gpuard has the sweep.
 func (s *sweepShow) sayBusy() {
 	s.p.Host.Say("another gpuard has this sweep, or its runs have not ended: waiting")
-}
-
-func (s *sweepShow) wipe() {
-	if s.drawn && cli.OnScreen(s.p) {
-		fmt.Fprint(s.p.Err, "\r\x1b[K")
-	}
-	s.drawn = false
 }
 
 // showProgress is called several times a second.
@@ -79,11 +71,8 @@ func (s *sweepShow) showProgress(now runner.Progress) {
 		if time.Since(s.last) < 200*time.Millisecond {
 			return
 		}
-		s.last, s.drawn = time.Now(), true
-
-		// In the last column some terminals begin a new line.
-		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1)
-		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+sweepLine(now, time.Now(), width))
+		s.last = time.Now()
+		s.line.Draw(func(width int) string { return sweepLine(now, s.last, width) })
 	case !s.live:
 		part := 10 * now.Count.CountDone() / max(now.Count.All, 1)
 		if s.last.IsZero() {
@@ -134,7 +123,7 @@ func conductSweep(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweep
 
 	out, err := s.Conduct(cmd.Context(), show.showProgress)
 	show.mu.Lock()
-	show.wipe()
+	show.line.Wipe()
 	show.mu.Unlock()
 	if err != nil {
 		if !out.Nothing && out.Count.Running+out.Count.Waiting > 0 {

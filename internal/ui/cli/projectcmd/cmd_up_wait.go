@@ -24,7 +24,7 @@ type Poller struct {
 	// Draws nothing: the output is JSON, or the screen shows logs.
 	Quiet bool
 
-	drawn bool
+	line  cli.LiveLine
 	began time.Time
 }
 
@@ -44,7 +44,7 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 	changes := a.Folder.Changes(ctx)
 	tick := time.NewTicker(showDelay)
 	defer tick.Stop()
-	defer a.wipe()
+	defer a.line.Wipe()
 	a.began = time.Now()
 
 	for {
@@ -104,25 +104,15 @@ func firstRow(view *services.View, which func(*services.Row) bool) *services.Row
 
 // draw shows the text on a terminal, if gpuard is in the foreground.
 func (a *Poller) draw(text string) {
-	if a.Quiet || text == "" || !a.P.Term(a.P.Err).TTY || !cli.OnScreen(a.P) {
+	if a.Quiet || text == "" || !a.P.Term(a.P.Err).TTY {
 		return
 	}
 
-	a.drawn = true
-	const lead = "gpuard: "
 	page := console.Page{Term: a.P.Term(a.P.Err)}
-
-	// In the last column some terminals begin a new line.
-	width := max(page.Term.Width-len(lead)-1, 1)
-	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Ellipsis()))
-}
-
-// wipe erases the drawn line. Call it before other output.
-func (a *Poller) wipe() {
-	if a.drawn && cli.OnScreen(a.P) {
-		fmt.Fprint(a.P.Err, "\r\x1b[K")
-	}
-	a.drawn = false
+	a.line.P = a.P
+	a.line.Draw(func(width int) string {
+		return console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Ellipsis())
+	})
 }
 
 // writeEvents writes events.
@@ -130,7 +120,7 @@ func (a *Poller) writeEvents(told []event) {
 	if len(told) == 0 || a.Quiet {
 		return
 	}
-	a.wipe()
+	a.line.Wipe()
 
 	for _, h := range told {
 		fmt.Fprintf(a.P.Out, "%s %s\n", h.name, h.text)

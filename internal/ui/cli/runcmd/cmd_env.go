@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/shellenv"
@@ -130,14 +129,7 @@ func saveVariables(p *cli.Program, cmd *cobra.Command, id string) (func([]visibl
 
 // restoreEnv prints the commands that restore the variables that --save saved.
 func restoreEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
-	var other string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"restore", "format", "json", "machine", "private-state"}, f.Name) {
-			other = f.Name
-		}
-	})
-
-	if other != "" {
+	if other := flagset.FlagBeside(cmd, "restore", "format", "json", "machine", "private-state"); other != "" {
 		return failure.Usagef("cannot use --restore with --%s: nothing is chosen then; leave one of them out", other)
 	}
 
@@ -171,15 +163,8 @@ func (o *envOptions) chooseWriter(cmd *cobra.Command) (envWriter, error) {
 
 // printLogin prints the variables of the login rule. On an error it still prints variables, which hide every GPU.
 func printLogin(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
-	var wrong error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"login", "format", "json", "machine"}, f.Name) {
-			wrong = failure.Usagef("cannot use --login with --%s: a login chooses nothing and leases nothing", f.Name)
-		}
-	})
-
-	if wrong != nil {
-		return wrong
+	if other := flagset.FlagBeside(cmd, "login", "format", "json", "machine"); other != "" {
+		return failure.Usagef("cannot use --login with --%s: a login chooses nothing and leases nothing", other)
 	}
 	if !slices.Contains(loginWords(), o.login) {
 		return failure.Usagef("cannot read --login=%s: write one of %s", o.login, strings.Join(loginWords(), ", "))

@@ -9,7 +9,6 @@ import (
 
 	"gpuard/internal/app/leases"
 	"gpuard/internal/ui/cli"
-	"gpuard/internal/ui/flagset"
 )
 
 // NewReleaseCommand makes gpuard release.
@@ -26,15 +25,12 @@ a running command of gpuard run is not released: end the command instead. In a
 shell with a lease, release alone gives that one back.`,
 		Example: "  gpuard release k3f9\n  gpuard release       the lease of this shell",
 		Args:    oneLease(p),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: cli.Complete(func(ctx context.Context, args []string, _ string) []string {
 			if len(args) > 0 {
-				return nil, flagset.NoFiles
+				return nil
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-			defer cancel()
-
-			return leases.OwnLeases(ctx, p.Host), flagset.NoFiles
-		},
+			return leases.OwnLeases(ctx, p.Host)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")

@@ -32,14 +32,7 @@ device can be read, with the reason.`,
   gpuard status --watch=1s --device 0,1
   gpuard status --pci                      the cards on the bus
   gpuard status --record > machine.json    to use with --machine machine.json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds {
-				// --watch 1.
-				o.watch = args[0]
-				return nil
-			}
-			return flagset.NoArguments(cmd, args)
-		},
+		Args: flagset.IntervalArgument(&o.watch),
 		RunE: func(cmd *cobra.Command, _ []string) error { return statusWith(p, cmd, &o) },
 	}
 

@@ -24,24 +24,15 @@ func watchStatus(ctx context.Context, p *cli.Program, every time.Duration, only 
 		leave = "q leaves"
 	}
 
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-
-	for {
+	return cli.Repeat(ctx, every, k.leaveSignal(), func() error {
 		s, err := readStatus(ctx, p, only)
 		if err != nil {
 			return err
 		}
 		fmt.Fprint(p.Out, frameText(s, p.Term(p.Out), leave))
 
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-k.leaveSignal():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
 // readStatus reads the machine, or only the named devices of it, and marks the lease of this shell.
