@@ -48,7 +48,7 @@ var optionTable = []Option{
 	{Name: "ranks", Group: Processes, Takes: Optional, Value: "WHAT", In: Service, Alone: "all", Words: []string{"all", "own"}, Sample: "own", Text: "start the command once for each GPU; each process sees all GPUs of the job, or its own alone"},
 	{Name: "nproc", Group: Processes, Takes: Number, Value: "N", In: Service, Sample: "4", Text: "so many processes, in place of one for each GPU, for {torchrun} and {ranks}"},
 
-	{Name: "verify", Group: Life, Takes: Optional, Value: "TIME[,stop]", In: Service, Alone: "30s", Sample: "30s,stop", Text: "watch for this time whether it uses its GPU, and say so; stop ends it if not"},
+	{Name: "verify", Group: Life, Takes: Optional, Value: "TIME[,stop]", In: Service, Alone: "30s", Sample: "30s,stop", Text: "watch for this time whether it uses its GPU, and say so; stop ends it if not", Not: []Not{{"cpu", noGPU}}},
 	{Name: "timeout", Group: Life, Takes: Time, Value: "TIME", In: Both, Sample: "24h", Offers: []string{"30m", "2h", "12h", "1d"}, Text: "end it, and everything that it started, after this time, such as 24h (exit code 124)"},
 	{Name: "expect", Group: Life, Takes: Time, Value: "TIME", In: Both, Sample: "12h", Offers: []string{"30m", "2h", "12h", "1d"}, Text: "your estimate of how long it runs, such as 12h: orders your own jobs, and {drift} moves it only if that saves time"},
 	{Name: "retry", Group: Life, Takes: Text, Value: "N[:any]", In: Default, Sample: "3", Offers: []string{"1", "2", "3", "2:any"}, Text: "start it again up to so often after a fault of the machine; any: after every failure"},

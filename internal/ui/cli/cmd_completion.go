@@ -20,8 +20,8 @@ import (
 	"gpuard/internal/ui/manual"
 )
 
-// CompleteWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
-const CompleteWithin = 2 * time.Second
+// completeWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
+const completeWithin = 2 * time.Second
 
 // NewCompletionCommand makes gpuard completion.
 func (p *Program) NewCompletionCommand() *cobra.Command {
@@ -81,10 +81,10 @@ func (p *Program) callerShell(known []string) string {
 	return known[0]
 }
 
-// Complete offers words that are found within CompleteWithin, and no files.
+// Complete offers words that are found within completeWithin, and no files.
 func Complete(offer func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 
 		return offer(ctx, args, typed), flagset.NoFiles
@@ -219,7 +219,7 @@ func (p *Program) Jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 		return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 	}
 
-	ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
 
 	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), flagset.NoFiles

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -35,26 +34,6 @@ func (l *LiveLine) Wipe() {
 		fmt.Fprint(l.P.Err, "\r\x1b[K")
 	}
 	l.drawn = false
-}
-
-// Repeat shows something again and again, until it fails, the context ends or leave is closed.
-func Repeat(ctx context.Context, every time.Duration, leave <-chan struct{}, show func() error) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-
-	for {
-		if err := show(); err != nil {
-			return err
-		}
-
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-leave:
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 // ProgressLine is a line of progress at the bottom of a terminal, drawn from the first second on. On anything else than

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/status"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 )
 
@@ -92,7 +93,7 @@ func (s *queuePlaceLine) draw() {
 // OnScreen reports whether standard error is a terminal on which our process group is in the foreground.
 func OnScreen(p *Program) bool {
 	file, ok := p.Err.(*os.File)
-	return ok && InForeground(file)
+	return ok && console.InForeground(file)
 }
 
 // stopsBackground reports whether the terminal stops a background job that writes to it (stty tostop). A stopped gpuard
@@ -105,10 +106,4 @@ func stopsBackground(p *Program) bool {
 	modes, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
 
 	return err == nil && modes.Lflag&unix.TOSTOP != 0
-}
-
-// InForeground reports whether our process group is in the foreground of the terminal.
-func InForeground(file *os.File) bool {
-	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
 }

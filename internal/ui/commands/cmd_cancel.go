@@ -53,13 +53,10 @@ did not start: gpuard evict.`,
 
 // completeCancel offers the jobs that have not ended, and the leases of the caller.
 func completeCancel(p *cli.Program) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		jobs, how := batchcmd.CompleteJobs(p)(cmd, args, typed)
-		ctx, stop := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-		defer stop()
-
-		return append(jobs, leases.OwnLeases(ctx, p.Host)...), how
-	}
+	return cli.Complete(func(ctx context.Context, args []string, typed string) []string {
+		jobs, _ := batchcmd.CompleteJobs(p)(nil, args, typed)
+		return append(jobs, leases.OwnLeases(ctx, p.Host)...)
+	})
 }
 
 // cancelAll ends jobs, then runs and services. Nothing is ended where one of the names cannot be.

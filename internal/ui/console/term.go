@@ -6,8 +6,10 @@
 package console
 
 import (
+	"context"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,4 +65,30 @@ func NumberIn(env visible.Env, name string, otherwise int) int {
 		return n
 	}
 	return otherwise
+}
+
+// InForeground reports whether our process group is in the foreground of the terminal.
+func InForeground(file *os.File) bool {
+	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// Repeat shows something again and again, until it fails, the context ends or leave is closed.
+func Repeat(ctx context.Context, every time.Duration, leave <-chan struct{}, show func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+
+	for {
+		if err := show(); err != nil {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-leave:
+			return nil
+		case <-tick.C:
+		}
+	}
 }

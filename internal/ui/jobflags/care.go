@@ -22,6 +22,12 @@ type CareFlags struct {
 	care                     job.Care
 	timeout, estimate, grace time.Duration
 	logs                     int // how often --log was given
+	torchrun                 bool
+	ranks                    string
+	nproc                    int
+	// The text of --verify, and what it means.
+	Verify string
+	watch  *run.Oversight
 }
 
 // Log is the file of --log.
@@ -46,10 +52,14 @@ func (c *CareFlags) AddLife(cmd *cobra.Command) {
 	flagset.AddOption(cmd, "stop-signal", c.setStopSignal)
 	flagset.AddOption(cmd, "grace", c.setGrace)
 	flagset.AddOption(cmd, "notify", func(text string) error { c.care.Notify = text; return run.CheckNotify(text) })
+	flagset.AddOption(cmd, "torchrun", &c.torchrun)
+	flagset.AddOption(cmd, "ranks", &c.ranks)
+	flagset.AddOption(cmd, "nproc", &c.nproc)
+	flagset.AddOption(cmd, "verify", func(text string) (err error) { c.Verify = text; c.watch, err = ReadOversight(text); return err })
 }
 
 // readCare reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
-func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
+func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	out, err := c.ReadFlags(cmd, spec)
 	if err != nil || slices.ContainsFunc(superviseFlags(), set) {
@@ -57,7 +67,7 @@ func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*j
 	}
 
 	for flag, of := range map[string]string{"log-limit": "--log FILE", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
-		if set(flag) && (!ranks || flag != "grace") {
+		if set(flag) && (!c.hasRanks(cmd) || flag != "grace") {
 			return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
 		}
 	}

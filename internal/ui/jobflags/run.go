@@ -22,13 +22,11 @@ import (
 
 // RunOptions are the options that gpuard run, a container and a service share.
 type RunOptions struct {
-	Spec             SpecFlags
-	care             CareFlags
-	ranks            RankFlags
+	Spec SpecFlags
+	CareFlags
 	wait             WaitFlags
 	Dry, JSON, Quiet bool
 	Ask              bool
-	Verify           string
 	KeepWhile, Name  string
 }
 
@@ -38,9 +36,7 @@ func (o *RunOptions) Add(p *cli.Program, cmd *cobra.Command) {
 	o.Spec.AddCommand(cmd)
 	o.wait.Add(cmd)
 	AddPrivateState(p, cmd)
-	o.care.Add(cmd)
-	o.ranks.Add(cmd)
-	flagset.AddOption(cmd, "verify", &o.Verify)
+	o.CareFlags.Add(cmd)
 }
 
 // Parse checks those flags except --verify, which needs the machine.
@@ -77,12 +73,12 @@ func (o *RunOptions) readFlags(p *cli.Program, cmd *cobra.Command, command []str
 		return spec, nil, err
 	}
 
-	care, err = o.care.readCare(cmd, &spec, o.ranks.isGiven(cmd))
+	care, err = o.readCare(cmd, &spec)
 	if err != nil {
 		return spec, care, err
 	}
 
-	err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
+	err = o.ReadRanks(cmd, &spec, o.JSON)
 
 	return spec, care, err
 }
@@ -113,8 +109,8 @@ func (o *RunOptions) ApplyKeepWhile(cmd *cobra.Command, spec *job.Spec, care *jo
 }
 
 // ReadVerify returns the settings of --verify; nil without it. If they are not possible it fails before the lease.
-func ReadVerify(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
-	watch, err := ReadVerifyLater(p, cmd, asked)
+func (c *CareFlags) ReadVerify(p *cli.Program, cmd *cobra.Command) (*run.Oversight, error) {
+	watch, err := c.ReadVerifyLater(p, cmd)
 	if watch != nil && err == nil {
 		err = run.CheckOversight()
 	}
@@ -122,23 +118,15 @@ func ReadVerify(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversigh
 }
 
 // ReadVerifyLater is ReadVerify for a job that another process starts.
-func ReadVerifyLater(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
+func (c *CareFlags) ReadVerifyLater(p *cli.Program, cmd *cobra.Command) (*run.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
-	}
-	if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}}); err != nil {
-		return nil, err
 	}
 	if value, ok := ValueAfterBlank(p, cmd.Flags().Args()); ok {
 		return nil, failure.Usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", prose.Clean(cmd.Flags().Arg(0)), value, prose.Clean(cmd.Flags().Arg(0)))
 	}
 
-	watch, err := ReadOversight(asked)
-	if err != nil {
-		return nil, err
-	}
-
-	return watch, verify.CheckVerifiable(p.Host)
+	return c.watch, verify.CheckVerifiable(p.Host)
 }
 
 // ValueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns

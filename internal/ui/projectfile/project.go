@@ -159,7 +159,7 @@ func readInstance(ctx context.Context, host *machine.Host, i service.Instance) (
 	}
 
 	task.Spec, task.Care = spec, *care
-	task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
+	task.Oversight, err = o.ReadVerify(p, cmd)
 
 	return task, err
 }
@@ -177,19 +177,8 @@ func checkFlags(trial *cli.Program, cmd *cobra.Command, o *jobflags.RunOptions, 
 	}
 
 	_, _, err = o.Parse(trial, cmd, []string{name})
-	if err != nil {
-		return err
-	}
-	if !cmd.Flags().Changed("verify") {
-		return nil
-	}
 
-	_, err = jobflags.ReadOversight(o.Verify)
-	if err != nil {
-		return err
-	}
-
-	return flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}})
+	return err
 }
 
 // ProjectsOf are the projects of this machine.

@@ -98,7 +98,7 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 		return failure.AsUsage(err)
 	}
 
-	return cli.Repeat(cmd.Context(), every, nil, func() error {
+	return console.Repeat(cmd.Context(), every, nil, func() error {
 		if p.Term(p.Out).TTY {
 			fmt.Fprint(p.Out, "\x1b[H\x1b[2J")
 		}

@@ -247,7 +247,7 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 		j.Fallback = append(j.Fallback, "wait")
 	}
 
-	err = refuseInQueue(p, spec, care, o.verify != "")
+	err = refuseInQueue(p, spec, care, o.care.Verify != "")
 	if err != nil {
 		return what, j, err
 	}
@@ -258,7 +258,7 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 		j.Care = keptCare(cmd, care)
 	}
 
-	j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
+	j.Oversight, err = o.care.ReadVerifyLater(p, cmd)
 	if err != nil {
 		return what, j, err
 	}

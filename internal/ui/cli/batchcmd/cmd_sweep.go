@@ -27,8 +27,7 @@ type sweepOptions struct {
 	over                       []string
 	csv, commands, resume, dir string
 	care                       jobflags.CareFlags
-	ranks                      jobflags.RankFlags
-	fallback, verify           string
+	fallback                   string
 	jobs, perGPU               int
 	failed, dry, json, quiet   bool
 }
@@ -79,8 +78,6 @@ func NewSweepCommand(p *cli.Program) *cobra.Command {
 	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
 	f.StringVar(&o.fallback, "fallback", "", "`cpu`: run on the CPU where this machine can never give what is asked for; busy GPUs are waited for")
 	o.care.AddLife(cmd)
-	o.ranks.Add(cmd)
-	flagset.AddOption(cmd, "verify", &o.verify)
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be run, and where the first run would be placed")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
@@ -206,7 +203,7 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 		one.Command = []string{o.commands}
 	}
 
-	if err := o.ranks.Parse(cmd, &one, &o.care, false); err != nil {
+	if err := o.care.ReadRanks(cmd, &one, false); err != nil {
 		return err
 	}
 
@@ -218,7 +215,7 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 		q.Care = keptCare(cmd, care)
 	}
 
-	q.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
+	q.Oversight, err = o.care.ReadVerifyLater(p, cmd)
 
 	return err
 }

@@ -24,15 +24,11 @@ type batchFlags struct {
 	nice                     int
 	hold                     bool
 	care                     jobflags.CareFlags
-	ranks                    jobflags.RankFlags
-	verify                   string
 	wait                     jobflags.WaitFlags // only --fallback
 }
 
 func (b *batchFlags) addBatchFlags(cmd *cobra.Command) {
 	b.care.Add(cmd)
-	b.ranks.Add(cmd)
-	flagset.AddOption(cmd, "verify", &b.verify)
 	b.wait.AddFallback(cmd)
 	flagset.AddOption(cmd, "name", &b.name)
 	flagset.AddOption(cmd, "note", &b.note)
@@ -49,7 +45,7 @@ func (b *batchFlags) careOf(cmd *cobra.Command, spec *job.Spec) (*job.Care, erro
 	if err != nil {
 		return care, err
 	}
-	err = b.ranks.Parse(cmd, spec, &b.care, false)
+	err = b.care.ReadRanks(cmd, spec, false)
 
 	return care, err
 }
@@ -86,7 +82,7 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 	}
 
 	w.Spec.Name, w.Spec.Nice = b.name, b.nice
-	w.Note, w.Held, w.Private, w.Verify = b.note, b.hold, p.Host.PrivateState, b.verify
+	w.Note, w.Held, w.Private, w.Verify = b.note, b.hold, p.Host.PrivateState, b.care.Verify
 	care, err := b.careOf(cmd, &w.Spec)
 	if err != nil {
 		return w, err

@@ -17,7 +17,6 @@ import (
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
-	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/projectfile"
 )
 
@@ -106,12 +105,10 @@ func localServices(p *cli.Program, project *service.Project, names []string) (*s
 }
 
 // CompleteServices completes the services of the file for up, else those that are up; with single also their instances.
-func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-		defer cancel()
+func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) cobra.CompletionFunc {
+	return cli.Complete(func(ctx context.Context, args []string, _ string) []string {
 		var names []string
-		if project, err := projectfile.ProjectsOf(p).Load(o.File); err == nil && cmd.Name() == "up" {
+		if project, err := projectfile.ProjectsOf(p).Load(o.File); err == nil && !single {
 			for _, s := range project.LocalPart().Services {
 				names = append(names, s.Name)
 			}
@@ -126,10 +123,9 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 		}
 
 		slices.Sort(names)
-		names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return slices.Contains(args, n) })
 
-		return names, flagset.NoFiles
-	}
+		return slices.DeleteFunc(slices.Compact(names), func(n string) bool { return slices.Contains(args, n) })
+	})
 }
 
 // catchInterrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores

@@ -113,7 +113,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	}
 
 	p.ShowStanding(o.Quiet || o.JSON)
-	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
+	watch, err := o.ReadVerify(p, cmd)
 	if err == nil && p.Defaults.Rule == "" {
 		// A rule has its own refusal.
 		wall := spec.Isolate

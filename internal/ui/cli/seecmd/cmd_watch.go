@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
 )
 
 // watchStatus redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
@@ -24,7 +25,7 @@ func watchStatus(ctx context.Context, p *cli.Program, every time.Duration, only 
 		leave = "q leaves"
 	}
 
-	return cli.Repeat(ctx, every, k.leaveSignal(), func() error {
+	return console.Repeat(ctx, every, k.leaveSignal(), func() error {
 		s, err := readStatus(ctx, p, only)
 		if err != nil {
 			return err
@@ -57,7 +58,7 @@ type keyboard struct {
 // program. again: this process has begun again after a crash.
 func startKeyboard(screen, again bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
-	if !screen || !cli.InForeground(os.Stdin) {
+	if !screen || !console.InForeground(os.Stdin) {
 		return nil
 	}
 
@@ -121,7 +122,7 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 	for s := range signals {
 		number, _ := s.(syscall.Signal)
 		if number == syscall.SIGCONT {
-			if cli.InForeground(os.Stdin) {
+			if console.InForeground(os.Stdin) {
 				k.singleKeys()
 			}
 			continue
