@@ -148,7 +148,8 @@ so that no other job gets it, sets the right variables and starts your command.`
 	}
 
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
-	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
+	machine, _ := p.Host.Env.Lookup("GPUARD_MACHINE")
+	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", machine, "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
 	_ = root.RegisterFlagCompletionFunc("machine", completeMachines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
@@ -193,11 +194,6 @@ so that no other job gets it, sets the right variables and starts your command.`
 	root.InitDefaultHelpCmd()
 
 	return root
-}
-
-func (p *Program) machineVariable() string {
-	m, _ := p.Host.Env.Lookup("GPUARD_MACHINE")
-	return m
 }
 
 // released is the version of a release build; the linker sets it (cmd/release).

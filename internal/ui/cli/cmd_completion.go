@@ -95,11 +95,8 @@ func Complete(offer func(ctx context.Context, args []string, typed string) []str
 func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		of := DeviceNames
-		switch name {
-		case "model":
-			of = modelNames
-		case "mig":
-			of = profileNames
+		if name == "model" || name == "mig" {
+			of = namesOf(name == "mig")
 		}
 		_ = cmd.RegisterFlagCompletionFunc(name, Complete(func(ctx context.Context, _ []string, typed string) []string {
 			m, err := leases.ReadIdentity(ctx, p.Host)
@@ -137,22 +134,23 @@ func DeviceNames(m gpu.Machine, typed string) (names []string) {
 	return names
 }
 
-func modelNames(m gpu.Machine, _ string) (names []string) {
-	for i := range m.Devices {
-		names = append(names, prose.Clean(m.Devices[i].Name))
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func profileNames(m gpu.Machine, _ string) (names []string) {
-	for i := range m.Devices {
-		for _, s := range m.Devices[i].MIG {
-			names = append(names, prose.Clean(s.Profile))
+// namesOf are the models of a machine, or with profiles those of its MIG slices.
+func namesOf(profiles bool) func(gpu.Machine, string) []string {
+	return func(m gpu.Machine, _ string) (names []string) {
+		for i := range m.Devices {
+			if !profiles {
+				names = append(names, prose.Clean(m.Devices[i].Name))
+				continue
+			}
+			for _, s := range m.Devices[i].MIG {
+				names = append(names, prose.Clean(s.Profile))
+			}
 		}
+
+		slices.Sort(names)
+
+		return slices.Compact(names)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // completeMachines completes --machine: invented machines by name, recorded ones as files. A shell offers either names
@@ -223,14 +221,6 @@ func (p *Program) Jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 	defer cancel()
 
 	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), flagset.NoFiles
-}
-
-// CompleteOwnProcesses completes one of the caller's processes.
-func (p *Program) CompleteOwnProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, flagset.NoFiles
-	}
-	return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 }
 
 // CompletePrograms completes the command of run: the first word as a program in PATH, the others as files.

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -92,8 +91,4 @@ func dcgmReadings() []dcgmReading {
 // scaled is a reading as Prometheus has it.
 func scaled[T int | float64 | gpu.Bytes](reading *T, by float64) *float64 {
 	return prose.ValueOr(reading, nil, func(n T) *float64 { return new(float64(n) * by) })
-}
-
-func (s *Site) dcgmHandler() http.Handler {
-	return collectorHandler(dcgmCollector{s, s.Observer.Now})
 }

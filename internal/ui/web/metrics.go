@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"gpuard/internal/app/observe"
@@ -80,11 +79,6 @@ func (e exposition) addUses(seen observe.Snapshot) {
 			idle(d.Idle, labels...)
 		}
 	}
-}
-
-// metricsHandler answers Prometheus.
-func (s *Site) metricsHandler() http.Handler {
-	return collectorHandler(exposition{site: s, now: s.Observer.Now}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // collectorHandler answers with what these collect. What one of them does wrong leaves the rest there.

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"gpuard/internal/app/observe"
 )
 
@@ -59,8 +61,8 @@ func (s *Site) Handler() http.Handler {
 	mux.HandleFunc("GET /style.css", fileHandler("files/style.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", fileHandler("files/page.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("GET /events", s.serveEvents)
-	mux.Handle("GET /metrics", s.metricsHandler())
-	mux.Handle("GET /metrics/dcgm", s.dcgmHandler())
+	mux.Handle("GET /metrics", collectorHandler(exposition{site: s, now: s.Observer.Now}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	mux.Handle("GET /metrics/dcgm", collectorHandler(dcgmCollector{s, s.Observer.Now}))
 	mux.HandleFunc("GET /icon/{name}", serveIcon)
 	mux.HandleFunc("GET /api/{$}", s.serveIndex)
 	mux.HandleFunc("GET /api/status", s.serveStatus)

@@ -2,6 +2,7 @@ package runcmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -82,7 +83,7 @@ command false, so that the eval fails.`,
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"1h", "4h", "8h", "1d"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish"}, flagset.NoFiles))
-	_ = cmd.RegisterFlagCompletionFunc("pid", p.CompleteOwnProcesses)
+	_ = cmd.RegisterFlagCompletionFunc("pid", cli.Complete(func(_ context.Context, _ []string, typed string) []string { return leases.OwnProcesses(p.Host, typed) }))
 
 	return cmd
 }
