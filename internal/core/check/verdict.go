@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/option"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -195,11 +196,7 @@ func devicesText(s hostinfo.Site) string {
 		models[i] = fmt.Sprintf("%d %s", count[name], name)
 	}
 
-	text := strings.Join(models, ", ")
-	if last := len(models) - 1; last > 0 {
-		text = strings.Join(models[:last], ", ") + " and " + models[last]
-	}
-
+	text := prose.JoinWords(models, "and")
 	if m.Driver != "" {
 		text += ", driver " + m.Driver
 	}

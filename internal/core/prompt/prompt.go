@@ -67,8 +67,7 @@ func (q Question) Text() string {
 }
 
 func (q Question) choiceLabels() []string {
-	list := prose.Texts(q.Choices, func(c Choice) string { return c.Label })
-	return list
+	return prose.Texts(q.Choices, func(c Choice) string { return c.Label })
 }
 
 // TableLines is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate
@@ -144,7 +143,7 @@ func (q Question) ParseAnswer(text string) (Answer, error) {
 		i := slices.IndexFunc(q.Choices, func(c Choice) bool { return strings.EqualFold(c.Label, word) })
 		switch {
 		case i < 0:
-			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", prose.Brief(word), joinWithOr(q.choiceLabels()), noneWord)
+			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", prose.Brief(word), prose.JoinWords(q.choiceLabels(), "or"), noneWord)
 		case slices.Contains(a.Devices, q.Choices[i].Device):
 			return Answer{}, fmt.Errorf("cannot take %s twice", word)
 		}
@@ -156,13 +155,4 @@ func (q Question) ParseAnswer(text string) (Answer, error) {
 	}
 
 	return a, nil
-}
-
-// joinWithOr is "0, 1 or 2".
-func joinWithOr(labels []string) string {
-	if len(labels) < 2 {
-		return strings.Join(labels, "")
-	}
-	last := len(labels) - 1
-	return strings.Join(labels[:last], ", ") + " or " + labels[last]
 }

@@ -190,12 +190,11 @@ func (s *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 		kinds = append(kinds, r.Key.Name)
 	}
 
-	last := len(ways) - 1
 	switch {
 	case len(kinds) > 1:
 		s.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, s.ofService(), len(kinds), strings.Join(kinds, " and "))
 	case len(kinds) == 0:
-		s.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, s.ofService(), strings.Join(ways[:last], ", "), ways[last])
+		s.Wrong(k.At, "%s%s does not say how: write %s below it", name, s.ofService(), prose.JoinWords(ways, "or"))
 	}
 }
 

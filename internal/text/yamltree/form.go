@@ -299,8 +299,7 @@ func (f *Form) CheckOneOf(key Key, word string, at source.Place, of string) bool
 		return false
 	}
 
-	last := len(key.Words) - 1
-	f.Wrong(at, "%s%s is %q; write %s or %s", key.Name, of, word, strings.Join(key.Words[:last], ", "), key.Words[last])
+	f.Wrong(at, "%s%s is %q; write %s", key.Name, of, word, prose.JoinWords(key.Words, "or"))
 
 	return false
 }
