@@ -67,8 +67,10 @@ func meetings(f File) []meeting {
 			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == byDefault})
 		}
 	}
+	isNamed, isReplaced := readsMasterPort(f)
 	for _, s := range f.Steps {
-		if s.Do == Set {
+		if s.Do == Set && (f.Kind != Shell || !isReplaced && (s.Exported || isNamed)) {
+			// Else no process that the script starts learns of it.
 			set(s)
 		}
 
@@ -106,6 +108,19 @@ func meetings(f File) []meeting {
 	}
 
 	return all
+}
+
+// readsMasterPort reports whether commands of a file name MASTER_PORT, and whether a torchrun --standalone of it chooses a
+// port in its place.
+func readsMasterPort(f File) (isNamed, isReplaced bool) {
+	for _, s := range f.Steps {
+		if s.Do != Command {
+			continue
+		}
+		isNamed = isNamed || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Raw, "MASTER_PORT") })
+		isReplaced = isReplaced || slices.ContainsFunc(s.Words, func(w Word) bool { return w.Text == "--standalone" })
+	}
+	return isNamed, isReplaced
 }
 
 // isTest reports whether a file is a test or a lesson by its name: it runs alone, and with processes that it knows.
