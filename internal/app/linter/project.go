@@ -241,14 +241,14 @@ func torchOfMonth(month string) string {
 // settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a
 // project speak for all where a rule says so.
 func (r *Report) settle() {
-	once := map[string]bool{}
+	once := map[string]string{}
 	for _, d := range lint.Descriptions() {
 		once[d.Code] = d.Once
 	}
 
 	type kind struct {
-		of   *project
-		code string
+		of         *project
+		code, name string
 	}
 
 	first, more := map[kind]int{}, map[int]int{}
@@ -258,13 +258,18 @@ func (r *Report) settle() {
 			continue
 		}
 
-		i, met := first[kind{m.of, m.Code}]
-		if once[m.Code] && met {
+		same := kind{of: m.of, code: m.Code}
+		if once[m.Code] == "name" {
+			same.name = m.Seen
+		}
+
+		i, met := first[same]
+		if once[m.Code] != "" && met {
 			more[i]++
 			continue
 		}
 
-		first[kind{m.of, m.Code}] = len(kept)
+		first[same] = len(kept)
 		kept = append(kept, m)
 	}
 

@@ -55,6 +55,16 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// TestOnceForEachName: an old name is said once in a repository, another one for itself.
+func TestOnceForEachName(t *testing.T) {
+	const wait, trace = "#!/bin/bash\nexport NCCL_BLOCKING_WAIT=1\ntorchrun train.py\n", "#!/bin/bash\nexport NCCL_DESYNC_DEBUG=1\ntorchrun train.py\n"
+	got := lintFiles(t, "variable-old-name", map[string]string{".git/HEAD": "", "1.sh": wait, "2.sh": trace, "deep/3.sh": wait})
+	want := "1.sh: NCCL_BLOCKING_WAIT is an old name; the same in 1 further place of the repository\n2.sh: NCCL_DESYNC_DEBUG is an old name"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
 // TestPinned: the old name of a function is no finding where the project asks for a PyTorch that does not know the new
 // one: in the folder, or in the nearest one above that says so.
 func TestPinned(t *testing.T) {

@@ -26,8 +26,8 @@ type Description struct {
 	Right, Judged int
 	// Whoever copies it from a page cannot see it.
 	Unseen bool
-	// One place of a repository speaks for all.
-	Once bool
+	// One place of a repository speaks for all: "code", or "name" for all of which the same is said.
+	Once string
 	// New: looked for with --preview alone, until it has shown that it is right.
 	Preview bool
 	// Each has a finding of this code.
@@ -108,7 +108,7 @@ func readDescription(code, text string) Description {
 		case prose.Len() == 0 && name == "unseen":
 			d.Unseen = value == "yes"
 		case prose.Len() == 0 && name == "once":
-			d.Once = value == "yes"
+			d.Once = value
 		case prose.Len() == 0 && name == "preview":
 			d.Preview = value == "yes"
 		case prose.Len() == 0 && name == "from":

@@ -245,7 +245,13 @@ func (s Step) mayStartDriver() bool {
 	return false
 }
 
-func lookLateAssignment(f File) []Finding { return lateFindings(f, codeLate) }
+func lookLateAssignment(f File) []Finding {
+	if isTest(f.Path) {
+		// What a test sets is often what it tests, and a fixture puts it back.
+		return nil
+	}
+	return lateFindings(f, codeLate)
+}
 
 func lookLateCell(f File) []Finding { return lateFindings(f, codeCell) }
 

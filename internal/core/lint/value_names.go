@@ -17,6 +17,8 @@ func hasVendorPrefix(name string) bool {
 }
 
 func lookMisspelt(file File) (all []Finding) {
+	has := map[string]bool{}
+	eachAssignment(file, func(s Step) { has[s.Name] = true })
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
@@ -24,7 +26,10 @@ func lookMisspelt(file File) (all []Finding) {
 		if meant, ok := compat.SuggestName(s.Name); ok {
 			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
-			if isSetAfterStart(file, s) {
+			switch {
+			case has[meant.Name]:
+				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
+			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}
 			all = append(all, f)
