@@ -62,7 +62,7 @@ func TestHistoryChart(t *testing.T) {
 		says string
 	}{
 		{[]string{"--chart", svg}, 2, "say what to add up by"},
-		{[]string{"--by", "gpu", "--chart", filepath.Join(dir, "use.pdf")}, 2, "has to end in .svg or .png"},
+		{[]string{"--by", "gpu", "--chart", filepath.Join(dir, "use.pdf")}, 2, "its name must end in .svg or .png"},
 		{[]string{"--by", "gpu", "--chart", ""}, 2, "chart"},
 		{[]string{"--by", "gpu", "--json", "--chart", svg}, 2, "--chart and --json"},
 		{[]string{"--by", "moon"}, 2, "--by day"},

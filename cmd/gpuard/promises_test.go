@@ -443,6 +443,16 @@ func TestKilledKeeper(t *testing.T) {
 	l.waitForNoLeases()
 }
 
+// TestStoppedJobIsEnded: the time of a job that has stopped itself is over all the same.
+func TestStoppedJobIsEnded(t *testing.T) {
+	t.Parallel()
+	l := newQueueFixture(t, 1)
+	checkEqual(t, "submit", runCommand(t, l.submitCommand("--timeout", "1s", "--grace", "300ms", "--", "sh", "-c", "kill -STOP $$; sleep 600")).code, 0)
+	l.waitUntilAllEnded()
+	checkEqual(t, "exit", *l.endedJobs()[0].Exit, 124)
+	l.waitForNoLeases()
+}
+
 // TestContainerIsEnded: a container whose time is over and that does not obey is killed, one without a GPU too, and no other one is.
 func TestContainerIsEnded(t *testing.T) {
 	t.Parallel()

@@ -357,6 +357,36 @@ func TestRetryMachine(t *testing.T) {
 	checkContains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts")
 }
 
+// TestLogOfBytes: the path of a log need not be UTF-8.
+func TestLogOfBytes(t *testing.T) {
+	t.Parallel()
+	r := newDemoMachine(t, "demo:1xL4")
+	dir := filepath.Join(t.TempDir(), "caf\xe9")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "lo\xffg")
+	got := runCommand(t, gpuardCommand(t, r.state, nil, "run", "-q", "--machine", r.machine, "--log", path, "--", "echo", "hello"))
+	text, err := os.ReadFile(path)
+	entries, _ := os.ReadDir(dir)
+	if got.code != 0 || got.err != "" || err != nil || !strings.Contains(string(text), "\nhello\n") || len(entries) != 1 {
+		t.Errorf("%+v, %v: %q in %v", got, err, text, entries)
+	}
+}
+
+// TestKeeperByHand: a helper that a person calls refuses, whatever it is given.
+func TestKeeperByHand(t *testing.T) {
+	t.Parallel()
+	r := newDemoMachine(t, "demo:1xL4")
+	for _, input := range []string{"", "{}", "no JSON", `{"run": 1}`} {
+		cmd := gpuardCommand(t, r.state, nil, "__keep", filepath.Join(t.TempDir(), "journal"))
+		cmd.Stdin = strings.NewReader(input)
+		if got := runCommand(t, cmd); got.code != 2 && got.code != 125 || !strings.Contains(got.err, "by hand") || strings.Contains(got.err, "goroutine") {
+			t.Errorf("%q: %+v", input, got)
+		}
+	}
+}
+
 // TestLog: the output goes where it would have gone and into the file, which begins with the device and does not grow
 // for ever.
 func TestLog(t *testing.T) {

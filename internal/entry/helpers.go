@@ -60,7 +60,7 @@ func helpers() []helper {
 			"nothing of the lease: the command has it too. The line of the history is written by who finds the lease next, without an exit code", readsNothing,
 			withOrders(4, holder.HoldLease)},
 		{machine.KeeperFlag, "the keeper of a job of a queue or a sweep: does for it what `gpuard run` does as the parent of its command",
-			"its end is still known, and its `--timeout` counts; what else was asked for ends", readsInChild, withInput(runner.KeepJob)},
+			"its end is still known, and its `--timeout` counts; what else was asked for ends", readsInChild, withInput(1, runner.KeepJob)},
 		{userqueue.Flag, "the keeper of a user's queue, while there is work: starts the runner, and waits for jobs that a killed runner leaves",
 			"nothing: the runner goes on, and starts another one at its end", readsInChild, withWords(1, func(ctx context.Context, host *machine.Host, args []string) error {
 				host.Say = sayOnError
@@ -141,14 +141,14 @@ func withOrders[T any](words int, run func(ctx context.Context, host *machine.Ho
 	})
 }
 
-// withInput is a helper that reads its orders from its standard input: those of a command may be long.
-func withInput[T any](run func(ctx context.Context, host *machine.Host, orders T) error) helperFunc {
-	return withWords(0, func(ctx context.Context, host *machine.Host, _ []string) error {
+// withInput is likewise, and reads its orders from its standard input: those of a command may be long.
+func withInput[T any](words int, run func(ctx context.Context, host *machine.Host, args []string, orders T) error) helperFunc {
+	return withWords(words, func(ctx context.Context, host *machine.Host, args []string) error {
 		var orders T
 		if json.NewDecoder(os.Stdin).Decode(&orders) != nil {
 			return errByHand()
 		}
-		return run(ctx, host, orders)
+		return run(ctx, host, args, orders)
 	})
 }
 

@@ -134,7 +134,7 @@ func keepForNextStart(w *launch.HolderWatch, folder *store.Folder, lease job.Lea
 
 	// For people; it is kept all the same.
 	_ = folder.KeepForNextStart(lease, time.Now().Add(most).Truncate(time.Second), w.IsLeaseGone)
-	w.WaitForNextStart(next.While, parent, most, most/15)
+	w.WaitForNextStart(string(next.While), parent, most, most/15)
 
 	return w.IsLeaseGone()
 }

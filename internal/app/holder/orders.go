@@ -32,8 +32,8 @@ type Process struct {
 
 // NextStart is what starts a command again that has ended.
 type NextStart struct {
-	// File: while it is there a next start may come.
-	While  string  `json:"while"`
+	// File: while it is there a next start may come. Bytes, because its path need not be UTF-8.
+	While  []byte  `json:"while"`
 	Parent Process `json:"parent"`
 }
 

@@ -16,7 +16,7 @@ func TestOrders(t *testing.T) {
 		{Folder: "/run/gpuard", Lease: "k3f9"},
 		{Folder: "/a b", Lease: "k3f9", Until: 1 << 60, InTime: &Process{PID: 7, Start: 1 << 63}},
 		{Folder: "/x", Lease: "k3f9", Containers: &engine.Watch{Lease: "k3f9", Names: []string{"one\ntwo"}}},
-		{Folder: "/x", Lease: "k3f9", NextStart: &NextStart{While: "/home/ann/kernel.json", Parent: Process{PID: 8, Start: 9}}},
+		{Folder: "/x", Lease: "k3f9", NextStart: &NextStart{While: []byte("/home/ann/k\xffrnel.json"), Parent: Process{PID: 8, Start: 9}}},
 	} {
 		words, err := o.Words()
 		if err != nil || words[0] != o.Folder || words[1] != o.Lease {

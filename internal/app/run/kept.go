@@ -18,5 +18,5 @@ func (l *Launch) nextStart() *holder.NextStart {
 		return nil
 	}
 
-	return &holder.NextStart{While: l.spec.KeepWhile, Parent: holder.Process{PID: l.parent, Start: s.Start}}
+	return &holder.NextStart{While: []byte(l.spec.KeepWhile), Parent: holder.Process{PID: l.parent, Start: s.Start}}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/core/batchlog"
@@ -33,16 +34,19 @@ const endMargin = 2 * time.Second
 
 // KeeperOrders are what a keeper is told, on its standard input.
 type KeeperOrders struct {
-	Journal string      `json:"journal"`
-	Run     int         `json:"run"`
-	Task    apprun.Task `json:"task"`
+	Run  int         `json:"run"`
+	Task apprun.Task `json:"task"`
 }
 
-// KeepJob is the life of a keeper.
-func KeepJob(ctx context.Context, host *machine.Host, o KeeperOrders) error {
+// KeepJob is the life of a keeper, whose one argument is the path of the journal.
+func KeepJob(ctx context.Context, host *machine.Host, args []string, o KeeperOrders) error {
+	if len(o.Task.Spec.Command) == 0 {
+		return exit.Usagef("cannot keep a job by hand: gpuard starts the processes that it needs itself")
+	}
+
 	write := func(e batchlog.Event) {
 		e.Run, e.At = o.Run, time.Now().Truncate(time.Millisecond)
-		if err := appendEvent(o.Journal, e); err != nil {
+		if err := appendEvent(args[0], e); err != nil {
 			host.Say("what is shown of this job is not up to date: " + err.Error())
 		}
 	}
@@ -86,12 +90,12 @@ func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.C
 		task.Lock = batch.LeaseFD()
 	}
 
-	text, err := json.Marshal(KeeperOrders{r.Journal.Path(), run, task})
+	text, err := json.Marshal(KeeperOrders{run, task})
 	if err != nil {
 		return c, err
 	}
 
-	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag}, Dir: what.Folder, Lease: seat.Lock,
+	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag, r.Journal.Path()}, Dir: what.Folder, Lease: seat.Lock,
 		Env: visible.Env(append(what.Env, host.Env...)).FirstOfEach().WithRestart(0, "")} // that of an outer run
 
 	c.Input, err = batch.InputFile(text)

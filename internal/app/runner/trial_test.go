@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		RunFolder(ctx, host, args[0], trialWork)
 	case machine.KeeperFlag:
 		var o KeeperOrders
-		err = errors.Join(json.NewDecoder(os.Stdin).Decode(&o), KeepJob(ctx, host, o))
+		err = errors.Join(json.NewDecoder(os.Stdin).Decode(&o), KeepJob(ctx, host, args, o))
 	}
 	if err != nil {
 		say(err.Error())

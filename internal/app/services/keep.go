@@ -28,8 +28,9 @@ const KeeperFlag = "project-keep"
 type KeeperOrders struct {
 	Instance string `json:"instance"`
 	// The hash of the instance that is meant; "" only ends what is left of it.
-	Hash    string `json:"hash,omitempty"`
-	Machine string `json:"machine,omitempty"` // Host.Machine
+	Hash string `json:"hash,omitempty"`
+	// Host.Machine; bytes, because the path of a file need not be UTF-8.
+	Machine []byte `json:"machine,omitempty"`
 }
 
 // Words read and write what people read.
@@ -71,7 +72,6 @@ func KeepInstance(ctx context.Context, host *machine.Host, dir string, o KeeperO
 			return nil
 		}
 		k.instance = wanted.Instances[i]
-		k.readInstance(ctx)
 	}
 
 	return k.runInstance(ctx)
@@ -85,7 +85,7 @@ func (k *keeper) readInstance(ctx context.Context) {
 		_ = os.Setenv(name, value)
 	}
 
-	k.host.Env, k.host.Machine, k.host.Project = os.Environ(), k.orders.Machine, k.instance.Policy
+	k.host.Env, k.host.Machine, k.host.Project = os.Environ(), string(k.orders.Machine), k.instance.Policy
 	i := k.instance
 	if logOf(&i) == "" {
 		i.Flags = append(slices.Clone(i.Flags), "--log="+k.folder.LogPath(i.Name))
@@ -146,6 +146,11 @@ func (k *keeper) runInstance(ctx context.Context) error {
 	defer watcher.Close()
 	go k.watchForEnd(watcher, cmp.Or(k.orders.Hash, before.Hash), cancel)
 	defer k.stopChecks()
+	if k.orders.Hash != "" {
+		// It may ask a driver that does not answer, and is ended all the same.
+		k.readInstance(ctx)
+	}
+
 	if k.resumeInstance(ctx, before) {
 		return nil
 	}

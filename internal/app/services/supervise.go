@@ -246,7 +246,7 @@ func (s *supervisor) startKeeper(name, hash, machine string) error {
 		return err
 	}
 
-	text, err := json.Marshal(KeeperOrders{Instance: name, Hash: hash, Machine: machine})
+	text, err := json.Marshal(KeeperOrders{Instance: name, Hash: hash, Machine: []byte(machine)})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,8 @@ const CopyFlag = "__log"
 
 // CopyOrders say where the output of a command goes.
 type CopyOrders struct {
-	File  string `json:"file"`
+	// Its path: bytes, because it need not be UTF-8.
+	File  []byte `json:"file"`
 	Limit int64  `json:"limit"` // in bytes
 }
 
@@ -78,7 +79,7 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	}
 
 	ask, answers := os.NewFile(uintptr(asked[0]), "ask"), os.NewFile(uintptr(asked[1]), "answers") //nolint:gosec // descriptors
-	orders, err := json.Marshal(CopyOrders{path, limit})
+	orders, err := json.Marshal(CopyOrders{[]byte(path), limit})
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
@@ -207,7 +208,7 @@ func CopyOutput(o CopyOrders) error {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
 
-	w := &limitedFile{path: o.File, limit: o.Limit}
+	w := &limitedFile{path: string(o.File), limit: o.Limit}
 	defer w.close()
 
 	for _, pipe := range []int{0, 3} {

@@ -136,7 +136,7 @@ func TestBroken(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("there are %v", entries)
 	}
-	if CopyOutput(CopyOrders{path, 1}) == nil {
+	if CopyOutput(CopyOrders{[]byte(path), 1}) == nil {
 		t.Error("it copies without descriptors")
 	}
 	if _, err := StartLog(filepath.Join(dir, "missing", "log"), 1<<20, true); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
