@@ -82,7 +82,7 @@ func (s *signalForwarder) stopForwarding() {
 }
 
 // ownsProcess reports whether a process is the witness.
-func (p *signalForwarder) ownsProcess(pid int) bool { return p.witness != nil && p.witness.pid == pid }
+func (s *signalForwarder) ownsProcess(pid int) bool { return s.witness != nil && s.witness.pid == pid }
 
 // forwardSignals hands signals on: each to the child once.
 func (s *signalForwarder) forwardSignals() {
