@@ -54,27 +54,51 @@ func KeepInstance(ctx context.Context, host *machine.Host, dir string, o KeeperO
 		return err
 	}
 
-	lock, err := folder.LockKeeper(o.Instance)
-	if err != nil || lock == nil {
+	k := &keeper{host: host, folder: folder, orders: o, words: words, own: newBelongings(host, folder, o.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
+	isWanted, err := k.findInstance()
+	if err != nil || !isWanted {
 		return err
 	}
 
-	wanted, err := folder.ReadWanted()
-	if err != nil {
-		return err
-	}
-
-	k := &keeper{host: host, folder: folder, lock: lock, orders: o, words: words, project: wanted.Name, own: newBelongings(host, folder, o.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
 	if o.Hash != "" {
-		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == o.Instance && i.Hash == o.Hash })
-		if i < 0 {
-			// It is not wanted so any more.
-			return nil
-		}
-		k.instance = wanted.Instances[i]
+		// Before the lock: it may ask a driver that does not answer, and without a keeper the instance is ended at once.
+		k.readInstance(ctx)
+	}
+
+	k.lock, err = folder.LockKeeper(o.Instance)
+	if err != nil || k.lock == nil {
+		return err
+	}
+
+	isWanted, err = k.findInstance()
+	if err != nil || !isWanted {
+		return err
 	}
 
 	return k.runInstance(ctx)
+}
+
+// findInstance finds the instance among those that are wanted, and reports whether it is still one of them.
+func (k *keeper) findInstance() (isWanted bool, err error) {
+	wanted, err := k.folder.ReadWanted()
+	if err != nil {
+		return false, err
+	}
+
+	k.project = wanted.Name
+	if k.orders.Hash == "" {
+		// It only ends what is left.
+		return true, nil
+	}
+
+	i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == k.orders.Instance && i.Hash == k.orders.Hash })
+	if i < 0 {
+		return false, nil
+	}
+
+	k.instance = wanted.Instances[i]
+
+	return true, nil
 }
 
 // readInstance gives this process the environment of the instance, and reads what that asks for. A mistake in it
@@ -146,11 +170,6 @@ func (k *keeper) runInstance(ctx context.Context) error {
 	defer watcher.Close()
 	go k.watchForEnd(watcher, cmp.Or(k.orders.Hash, before.Hash), cancel)
 	defer k.stopChecks()
-	if k.orders.Hash != "" {
-		// It may ask a driver that does not answer, and is ended all the same.
-		k.readInstance(ctx)
-	}
-
 	if k.resumeInstance(ctx, before) {
 		return nil
 	}

@@ -114,7 +114,9 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 		timedOut = true
 	}
 
-	k.own.endProcesses(k.recordSnapshot(), interrupt.SignalByName(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
+	// As it was started: what is asked for may not be readable now, such as where the driver does not answer.
+	started := k.recordSnapshot()
+	k.own.endProcesses(started, interrupt.SignalByName(started.Stop), started.Grace, k.hurry)
 	if timedOut {
 		k.recordOver(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
 		return true

@@ -2,6 +2,8 @@ package services
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -201,6 +203,51 @@ func TestKeeperAndCommandKilled(t *testing.T) {
 	tr.awaitBegan(2)
 	tr.down(false)
 	if began := tr.lines("began"); len(began) != 2 {
+		t.Errorf("began %q", began)
+	}
+}
+
+// TestUnreadableAfterItsKeeper: a command whose keeper was killed is ended as it was started, with its signal and its
+// grace, also where what it asks for cannot be read now.
+func TestUnreadableAfterItsKeeper(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t)
+	tr.up(script("web", "trap 'echo asked >>$T/asked; exit 0' TERM; echo $$ >>$T/began; while test -d $T; do sleep 0.01; done", service.Flag{Name: "grace", Value: "1m"}))
+	before := tr.awaitState("web", service.Running)
+	tr.awaitBegan(1)
+	tr.write("unreadable")
+	tr.kill(before.Keeper.PID)
+	tr.await("another keeper has it", func() bool {
+		r := tr.row("web")
+		return r.Kept && r.Keeper != before.Keeper && r.State == service.Running && r.Main == before.Main
+	})
+	tr.down(false)
+	if asked := tr.lines("asked"); len(asked) != 1 {
+		t.Errorf("it was asked %d times to end", len(asked))
+	}
+}
+
+// TestEndedWhileItIsRead: an instance is ended also while its keeper waits for a driver that does not answer, and is not
+// started when that answers.
+func TestEndedWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t)
+	tr.write("hangs")
+	tr.up(script("web", serving))
+	reader := 0
+	tr.await("its keeper reads", func() bool {
+		reader = tr.keeperPID()
+		return reader != 0
+	})
+	if err := tr.folder().Down(t.Context(), nil, true); err != nil {
+		t.Fatal(err)
+	}
+	tr.await("nothing is up", func() bool { return len(tr.look().Rows) == 0 })
+	if err := os.Remove(filepath.Join(tr.dir, "hangs")); err != nil {
+		t.Fatal(err)
+	}
+	tr.await("its keeper has ended", func() bool { return isGone(reader) })
+	if began := tr.lines("began"); len(began) != 0 {
 		t.Errorf("began %q", began)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
+	"gpuard/internal/host/batch"
 	"gpuard/internal/host/logfile"
 	"gpuard/internal/host/proc"
 )
@@ -58,7 +59,19 @@ func trialHost(env []string) *machine.Host {
 }
 
 // taskOf reads what an instance asks for, of whose flags a trial uses few.
+// Where the file "unreadable" is there it cannot, and it takes as long as the file "hangs" is there.
 func taskOf(_ context.Context, _ *machine.Host, i service.Instance) (t run.Task, err error) {
+	isThere := func(name string) bool {
+		_, err := os.Stat(filepath.Join(os.Getenv("T"), name))
+		return err == nil
+	}
+	for isThere("hangs") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if isThere("unreadable") {
+		return t, errors.New("cannot read the GPUs")
+	}
+
 	t = run.Task{Spec: job.Spec{CPU: true, Command: i.Command, Grace: 300 * time.Millisecond}, Care: job.Care{Stop: "SIGTERM"}}
 	for _, flag := range i.Flags {
 		name, value, _ := strings.Cut(flag, "=")
@@ -67,6 +80,8 @@ func taskOf(_ context.Context, _ *machine.Host, i service.Instance) (t run.Task,
 			t.Care.Log = value
 		case "--timeout":
 			t.Spec.Timeout, err = time.ParseDuration(value)
+		case "--grace":
+			t.Spec.Grace, err = time.ParseDuration(value)
 		}
 	}
 	return t, err
@@ -185,6 +200,21 @@ func (tr *trial) awaitState(name string, state service.State) Row {
 func (tr *trial) awaitBegan(n int) {
 	tr.t.Helper()
 	tr.await(fmt.Sprintf("%d commands have begun", n), func() bool { return len(tr.lines("began")) >= n })
+}
+
+// keeperPID is a process that keeps an instance of the trial; 0 where there is none.
+func (tr *trial) keeperPID() int {
+	f, err := tr.folder().openFolder()
+	if err != nil || f == nil {
+		return 0
+	}
+	for _, p := range batch.ListProcesses() {
+		words := tr.projects.Host.Proc.Arguments(p.PID)
+		if len(words) > 2 && words[1] == KeeperFlag && words[2] == f.Path {
+			return p.PID
+		}
+	}
+	return 0
 }
 
 // lines are those of a file of the trial; none if it is not there.
