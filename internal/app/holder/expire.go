@@ -93,8 +93,8 @@ func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause tim
 	return true
 }
 
-// awaitMoment waits until a time is over that nobody sees to any more. It returns false when the command has ended
-// before.
+// awaitMoment waits until the time of a lease is over and no gpuard lives that sees to it. It returns false when the
+// command has ended before.
 func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 	if orders.Until <= 0 {
 		return false

@@ -23,7 +23,7 @@ type project struct {
 	torch map[string]string
 	// The folders that were looked at, and those in which a file was linted.
 	folders map[string]bool
-	// The newest release that any of its folders asks for; nil before somebody wants to know.
+	// The newest release that any of its folders asks for; nil: not looked for yet.
 	newest *string
 }
 

@@ -97,7 +97,7 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// TestLeasesOfOthers: leases of other users, of another PID namespace and those that cannot be read count for nobody here.
+// TestLeasesOfOthers: leases of other users, of another PID namespace and those that cannot be read are not counted.
 func TestLeasesOfOthers(t *testing.T) {
 	t.Parallel()
 	k := newLineage(t, []job.Lease{{ID: "own", PID: 10, Start: 1}})

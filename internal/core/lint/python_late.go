@@ -118,16 +118,16 @@ func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, boo
 
 	found.set = m
 
-	if found.counted() && !found.before.alwaysPrecedes(m) {
+	if found.onlyCounts() && !found.before.alwaysPrecedes(m) {
 		return found, false
 	}
 
 	return found, found.library != ""
 }
 
-// counted reports whether the devices were counted, and nothing else was done: PyTorch asks NVML for that since 2.0, and started
+// onlyCounts reports whether the devices were counted, and nothing else was done: PyTorch asks NVML for that since 2.0, and started
 // the driver before (pytorch/pytorch: torch/cuda/__init__.py, device_count).
-func (l lateAssignment) counted() bool { return l.before.Name == "torch.cuda.device_count" }
+func (l lateAssignment) onlyCounts() bool { return l.before.Name == "torch.cuda.device_count" }
 
 // restoresValue reports whether an assignment puts back what was there before the file, or cleans up after the file itself:
 // that is meant for whatever comes later, and does no harm.
@@ -277,7 +277,7 @@ func lateFindings(f File, code string) (all []Finding) {
 			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.displayName(), where)
 			why = "JAX reads it while it is imported, and not again"
 			do = "set it before the import, or write: jax.config.update(\"" + strings.ToLower(l.set.Name) + "\", " + l.set.Value.Raw + ")"
-		case l.counted():
+		case l.onlyCounts():
 			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.displayName(), where)
 			why = "PyTorch before 2.0 starts the driver to count, and the driver does not look again " + what
 		case !l.started:

@@ -29,15 +29,15 @@ func lookNoBreakSpace(a indexedFile, _ int, s Step) []Finding {
 		right = "the backslash as the last byte of the line"
 	case "":
 		why = "the shell takes it for a letter, so the command gets a word more, which nobody sees"
-		right = neighbours(values, i)
+		right = textAround(values, i)
 	}
 
 	return []Finding{{Finding: check.Finding{Seen: "this command has a no-break space (U+00A0) in it, which looks like a blank",
 		Why: why, Do: "type plain blanks: " + right}, At: v.At}}
 }
 
-// neighbours are the words that can be seen before and after one, with a blank between.
-func neighbours(values []Value, i int) string {
+// textAround are the words that can be seen before and after one, with a blank between.
+func textAround(values []Value, i int) string {
 	isSeen := func(v Value) bool { return strings.Trim(v.Raw, noBreakSpace) != "" }
 	first := len(values[:i])
 	for first > 0 && !isSeen(values[first]) {

@@ -120,8 +120,8 @@ func valueFinding(s Step, seen, why, do, better string) Finding {
 	return f
 }
 
-// respelling is valueFinding with the advice to write the better value, where it is known; do is said otherwise.
-func respelling(s Step, seen, why, do, better string) Finding {
+// respellingFinding is valueFinding with the advice to write the better value, where it is known; do is said otherwise.
+func respellingFinding(s Step, seen, why, do, better string) Finding {
 	if better != "" {
 		do = "write " + s.Name + "=" + better
 	}

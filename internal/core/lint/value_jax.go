@@ -38,7 +38,7 @@ func lookFraction(file File) (all []Finding) {
 			return
 		}
 
-		all = append(all, respelling(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", "write a number above 0 and at most 1", percentFraction(s.Value.Text)))
+		all = append(all, respellingFinding(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", "write a number above 0 and at most 1", percentFraction(s.Value.Text)))
 	})
 
 	return all
@@ -79,5 +79,5 @@ func lookAllocator(s Step) []Finding {
 		better = "cuda_async"
 	}
 
-	return []Finding{respelling(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", "write one of "+strings.Join(known, ", "), better)}
+	return []Finding{respellingFinding(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", "write one of "+strings.Join(known, ", "), better)}
 }

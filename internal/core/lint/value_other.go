@@ -22,7 +22,7 @@ func lookOrder(s Step) []Finding {
 		better = "FASTEST_FIRST"
 	}
 
-	return []Finding{respelling(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", "write PCI_BUS_ID or FASTEST_FIRST", better)}
+	return []Finding{respellingFinding(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", "write PCI_BUS_ID or FASTEST_FIRST", better)}
 }
 
 func lookSelector(s Step) []Finding {
@@ -37,7 +37,7 @@ func lookSelector(s Step) []Finding {
 
 		_, why, _ := strings.Cut(n.Text, ": ")
 
-		return []Finding{respelling(s, assignmentText(s)+" is no selector", why, "write backend:devices, such as level_zero:0", selectorMeant(s.Value.Text))}
+		return []Finding{respellingFinding(s, assignmentText(s)+" is no selector", why, "write backend:devices, such as level_zero:0", selectorMeant(s.Value.Text))}
 	}
 
 	return nil

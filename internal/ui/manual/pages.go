@@ -97,7 +97,7 @@ func commandPage(cmd *cobra.Command, version string) string {
 		}
 	}
 
-	return r.String() + neighbours(cmd)
+	return r.String() + relatedCommands(cmd)
 }
 
 // FormatPage is the page of section 5 about a configuration file.
@@ -168,8 +168,8 @@ func exampleLines(text string) string {
 	return linesOf(lines)
 }
 
-// neighbours lists the program, its commands, and the other commands of the same group.
-func neighbours(cmd *cobra.Command) string {
+// relatedCommands lists the program, its commands, and the other commands of the same group.
+func relatedCommands(cmd *cobra.Command) string {
 	var names []string
 	for _, c := range CommandsWithPages(cmd.Root()) {
 		if c != cmd && (c == cmd.Root() || c.Parent() == cmd.Root() || c.Parent() == cmd.Parent()) {
