@@ -115,7 +115,7 @@ func TestQueueScriptHints(t *testing.T) {
 	state, dir := stateFolder(t), t.TempDir()
 	for text, hint := range map[string]string{
 		"#!/bin/sh\n# GPUARD --gpus 2\n":         "line 2 is not read",
-		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count as --gpus=2; these have no effect: -p x\n",
+		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count as --gpus=2; these have no effect: --partition=x\n",
 		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n":  "",
 		"#!/bin/sh\nset -e\n#GPUARD --gpus 9\n":  "line 3 is not read: lines with #GPUARD stand before the first command",
 		"#GPUARD --cpu\ntrue\n":                  "",

@@ -102,6 +102,23 @@ func TestSlurmSubmit(t *testing.T) {
 	checkEqual(t, "both", c.runGPUard("wait", "1", "2").code, 3)
 }
 
+// TestSlurmLines: what the #SBATCH lines of a script say about the cluster reaches Slurm, and said is said.
+func TestSlurmLines(t *testing.T) {
+	t.Parallel()
+	c := newSubmitFixture(t)
+	script := filepath.Join(c.work, "job.sh")
+	executable.Write(t, script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:2 -c 3\n#SBATCH --mem-per-cpu=10M --wait\necho \"$CUDA_VISIBLE_DEVICES, $SLURM_CPUS_PER_TASK, $SLURM_MEM_PER_CPU\"\n"))
+	got := c.runGPUard("submit", "--engine", "slurm", script)
+	checkEqual(t, "submit", got.code, 0)
+	checkEqual(t, "said", strings.Count(got.err, "#SBATCH lines"), 1)
+	checkContains(t, got.err, "count as --gpus=2; these are for Slurm as they are: --cpus-per-task=3, --mem-per-cpu=10M; these have no effect: --wait\n")
+	checkEqual(t, "wait", c.runGPUard("wait", "1").code, 0)
+	checkEqual(t, "output", c.runGPUard("logs", "1").out, "0,1, 3, 10\n")
+
+	got = c.runGPUard("submit", "-q", "--machine", "demo", script)
+	checkContains(t, got.err, "count as --gpus=2; these have no effect: --wait, --cpus-per-task=3, --mem-per-cpu=10M\n")
+}
+
 // TestSlurmSameCommands: a service of a gpuard.yaml is handed in, listed, followed and waited for by the same four commands
 // on this machine, on Slurm and, in test/cluster, on Kubernetes.
 func TestSlurmSameCommands(t *testing.T) {

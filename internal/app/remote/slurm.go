@@ -45,11 +45,9 @@ func slurmCommands(h *machine.Host) slurmcmd.Commands {
 	return slurmcmd.Commands{Env: h.Env, Patience: cmp.Or(h.Times.Engine, 10*time.Second)}
 }
 
-// SlurmLines is what the #SBATCH lines of a script mean on one machine, as flags of gpuard submit, and which of their
-// options have no effect there.
-func SlurmLines(script string) (flags, without []string, err error) {
-	a, err := slurmout.ReadScript(script)
-	return a.Flags, a.Without, err
+// ReadSlurmLines reads what the #SBATCH lines of a script ask for.
+func ReadSlurmLines(script string) (slurmout.ScriptOptions, error) {
+	return slurmout.ReadScript(script)
 }
 
 // ReadSlurm reads what the cluster is made of. What does not answer is said in it.

@@ -73,9 +73,12 @@ type Work struct {
 	Image     string // of its container
 	Namespace string // of Kubernetes
 	// Slurm's partition, or the local queue of Kueue.
-	Queue   string
-	Private bool   // --private-state
-	Verify  string // --verify
+	Queue string
+	// Options of sbatch, as its owner wrote them in the #SBATCH lines of the script: "--account=physics".
+	Directives []string
+	Private    bool // --private-state
+	// The value of --verify.
+	Verify  string
 	Service Service
 }
 

@@ -17,11 +17,17 @@ const defaultGrace = 10 * time.Second
 // sbatchScript is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and
 // hold only words that need no quotes; everything that its owner wrote is behind them.
 //
+// Of an option that is there twice the last counts, so those of its owner stand before gpuard's own.
+//
 // --export=NONE keeps the environment of the caller out; it also sets SLURM_EXPORT_ENV=NONE, with which a later srun
 // starts without PATH, hence unset (sbatch(1), --export).
 func sbatchScript(w *Work, site policy.Slurm) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/bash\n")
+
+	for _, option := range w.Directives {
+		b.WriteString("#SBATCH " + option + "\n")
+	}
 
 	for _, d := range sbatchDirectives(w, site) {
 		b.WriteString("#SBATCH --" + d + "\n")

@@ -184,6 +184,16 @@ func countsFromZero(tasks []int) bool {
 	return true
 }
 
+// hasOddDirective reports an option that is not one word of a directive: Slurm reads blanks, quotes, backslashes and remarks
+// there, and its options for a whole command line.
+func hasOddDirective(w *Work) bool {
+	return slices.ContainsFunc(w.Directives, func(option string) bool {
+		return !strings.HasPrefix(option, "--") || strings.ContainsFunc(option, func(r rune) bool {
+			return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(" \"'\\#", r)
+		})
+	})
+}
+
 // directiveWord is a text as a directive of a script can hold it without quotes.
 func directiveWord(text string) string {
 	return strings.Map(func(r rune) rune {

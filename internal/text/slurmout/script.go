@@ -16,7 +16,9 @@ import (
 type ScriptOptions struct {
 	// Those of gpuard submit that mean the same on one machine: "--gpus=2".
 	Flags []string
-	// Options without effect here, as they are written: "--partition=gpu".
+	// Those about the cluster, which Slurm alone can follow, with their long names: "--partition=gpu".
+	Cluster []string
+	// Options that have no effect wherever the job goes, as they are written: "--wait".
 	Without []string
 }
 
@@ -56,7 +58,7 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 		}
 	}
 
-	a.Without = asked.without
+	a.Cluster, a.Without = asked.cluster, asked.without
 	asked.makeFlags(&a)
 
 	return a, nil
@@ -71,6 +73,7 @@ type request struct {
 	// Gpus were asked for.
 	isCounted bool
 	tasks     int
+	cluster   []string
 	without   []string
 }
 
@@ -102,7 +105,8 @@ func splitOption(word string) (name, value string, given bool) {
 		return strings.Cut(long, "=")
 	}
 
-	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks", "-d": "dependency", "-b": "begin", "-H": "hold"}
+	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks", "-d": "dependency", "-b": "begin", "-H": "hold",
+		"-A": "account", "-C": "constraint", "-L": "licenses", "-c": "cpus-per-task", "-p": "partition", "-q": "qos", "-w": "nodelist", "-x": "exclude"}
 	if len(word) < 2 {
 		return word, "", true
 	}
@@ -168,9 +172,28 @@ func (r *request) readOption(name, value, written string) (err error) {
 			r.without = append(r.without, written)
 		}
 	default:
-		r.without = append(r.without, written)
+		r.readClusterOption(name, value, written)
 	}
 	return err
+}
+
+// readClusterOption adds an option that has no counterpart here. Those of the list say what of a cluster the job needs and
+// who pays for it; the others would change how the job is handed in, or what gpuard itself says of it.
+func (r *request) readClusterOption(name, value, written string) {
+	known := []string{"account", "constraint", "cpus-per-gpu", "cpus-per-task", "exclude", "exclusive", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
+		"mem-per-gpu", "nodelist", "partition", "qos", "reservation", "threads-per-core", "tmp"}
+
+	option := "--" + name
+	if value != "" {
+		option += "=" + value
+	}
+
+	if slices.Contains(known, name) && !strings.ContainsAny(option, " \t\"'\\#") {
+		r.cluster = append(r.cluster, option)
+		return
+	}
+
+	r.without = append(r.without, written)
 }
 
 // readGPUs reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". found says that

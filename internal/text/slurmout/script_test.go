@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestScript: what #SBATCH lines ask for, as flags of gpuard submit, and what of them has no effect on one machine.
+// TestScript: what #SBATCH lines ask for, as flags of gpuard submit, what Slurm alone can follow (> …), and what has no
+// effect (| …).
 func TestScript(t *testing.T) {
 	for text, want := range map[string]string{
 		"--gres=gpu:2 --array=0-3":                           "--gpus=2 --array=0-3",
@@ -18,19 +19,25 @@ func TestScript(t *testing.T) {
 		"-G 2 -N1 -t 30 -J train":                            "--gpus=2 --timeout=30m --name=train",
 		"-Gv100:2 --time=1-12:00:00":                         "--gpus=2 --model=*v100* --timeout=36h",
 		"--gpus-per-node=4 --nodes=1 --ntasks=1":             "--gpus=4",
-		"--partition=gpu --mem=40G -c 8 # as the admins say": "| --partition=gpu --mem=40G -c 8",
+		"--partition=gpu --mem=40G -c 8 # as the admins say": "> --partition=gpu --mem=40G --cpus-per-task=8",
+		"-p gpu -A physics --constraint=[a100|h100]":         "> --partition=gpu --account=physics --constraint=[a100|h100]",
+		"--account='my lab' --mail-user \"a # b\"":           "| --account=my lab --mail-user a # b",
+		"--output=%j.txt --wait --export=ALL":                "| --output=%j.txt --wait --export=ALL",
 		"--array=0-15:4%2":                                   "--array=0,4,8,12%2",
 		"--job-name='two words' --ntasks=4":                  "--name=two words | --ntasks=4",
 		"--gres=gpu:0":                                       "--cpu",
 		"--ntasks=4 --gpus-per-task=1":                       "--gpus=4 | --ntasks=4",
 		"--gres=gpu:nvidia_a100-sxm4-80gb:1":                 "--gpus=1 --model=*nvidia*a100-sxm4-80gb*",
 		"--hold -G1":                                         "--gpus=1 --hold",
-		"--exclusive":                                        "| --exclusive",
+		"--exclusive":                                        "> --exclusive",
 		"--time=30 --time=UNLIMITED":                         "",
 		"--time=UNLIMITED":                                   "",
 	} {
 		a, err := ReadScript("#!/bin/bash\n#SBATCH " + text + "\n\npython train.py\n#SBATCH --gpus=9\n")
 		got := strings.Join(a.Flags, " ")
+		if len(a.Cluster) > 0 {
+			got = strings.TrimSpace(got + " > " + strings.Join(a.Cluster, " "))
+		}
 		if len(a.Without) > 0 {
 			got = strings.TrimSpace(got + " | " + strings.Join(a.Without, " "))
 		}

@@ -111,7 +111,16 @@ type exportAnswer struct {
 }
 
 func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) error {
-	w, err := buildWork(p, cmd, t, o, args)
+	var err error
+	lines := &slurmLines{}
+	if o.file == "" {
+		lines, err = scriptFlags(p, cmd, args)
+		if err != nil {
+			return failure.AsUsage(err)
+		}
+	}
+
+	w, err := buildWork(p, cmd, t, o, lines, args)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
@@ -135,8 +144,8 @@ func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportO
 	return err
 }
 
-// buildWork is the job of the flags, or of a service.
-func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
+// buildWork is the job of the flags and the lines of a script, or of a service.
+func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, lines *slurmLines, args []string) (w handoff.Work, err error) {
 	switch {
 	case o.file != "":
 		w, err = serviceWork(p, cmd, t, o, args)
@@ -161,6 +170,8 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	}
 
 	w.Image, w.Namespace, w.Queue = cmp.Or(o.image, w.Image), o.namespace, o.queue
+	w.Directives = lines.directivesFor(cmd, t == handoff.Slurm)
+	lines.sayTo(p, w.Directives)
 
 	err = addVariables(p, &w, o.env)
 
@@ -169,11 +180,6 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 
 // commandWork is the job of a command line.
 func commandWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
-	err = scriptFlags(p, cmd, args)
-	if err != nil {
-		return w, err
-	}
-
 	w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
 	if err != nil {
 		return w, err

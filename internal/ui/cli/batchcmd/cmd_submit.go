@@ -102,9 +102,12 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
 
+	var err error
+	lines := &slurmLines{}
 	if o.file == "" {
 		// Else it is a service.
-		if err := scriptFlags(p, cmd, args); err != nil {
+		lines, err = scriptFlags(p, cmd, args)
+		if err != nil {
 			return failure.AsUsage(err)
 		}
 	}
@@ -113,11 +116,16 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.AsUsage(err)
 	}
 
-	if s, err := engineOf(p, cmd, &o.engineFlags, args[0]); err != nil {
+	scheduler, err := engineOf(p, cmd, &o.engineFlags, args[0])
+	if err != nil {
 		return err
-	} else if s != nil {
-		return handIn(p, cmd, s, o, args)
 	}
+
+	if scheduler != nil {
+		return handIn(p, cmd, scheduler, o, lines, args)
+	}
+
+	lines.sayTo(p, nil)
 
 	if o.file != "" {
 		words, err := serviceJob(p, cmd, o, args)

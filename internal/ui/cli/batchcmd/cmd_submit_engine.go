@@ -114,13 +114,13 @@ func engineInConfig(p *cli.Program) (name string, err error) {
 }
 
 // handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.
-func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, args []string) error {
+func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, lines *slurmLines, args []string) error {
 	t := handoff.Slurm
 	if s.Image {
 		t = handoff.Kubernetes
 	}
 
-	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, awayFlags: o.awayFlags}, args)
+	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, awayFlags: o.awayFlags}, lines, args)
 	if err != nil {
 		return failure.AsUsage(err)
 	}

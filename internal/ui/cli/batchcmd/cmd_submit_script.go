@@ -15,12 +15,23 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
+// slurmLines is what became of the #SBATCH lines of a script.
+type slurmLines struct {
+	path string
+	// Flags of gpuard that they count as.
+	flags []string
+	// Options that Slurm alone can follow.
+	cluster []string
+	// Those that have no effect.
+	without []string
+}
+
 // scriptFlags sets the flags that the script of a command has in lines such as "#GPUARD --gpus 2 --mem 20G", as those
-// of sbatch, and what its #SBATCH lines mean on one machine. Flags of the command line count more.
-func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
+// of sbatch, and what its #SBATCH lines mean for gpuard. Flags of the command line count more.
+func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) (*slurmLines, error) {
 	path, head, lines := jobflags.ScriptOf(command)
 	if path == "" {
-		return nil
+		return &slurmLines{}, nil
 	}
 
 	asked := NewSubmitCommand(p)
@@ -35,10 +46,10 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 			foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, i+1)
 		case !ours:
 		case zero >= 0:
-			return fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, i+1, zero+1)
+			return nil, fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, i+1, zero+1)
 		default:
 			if err := scriptLine(asked, rest); err != nil {
-				return fmt.Errorf("cannot read %s, line %d: %w", path, i+1, err)
+				return nil, fmt.Errorf("cannot read %s, line %d: %w", path, i+1, err)
 			}
 		}
 	}
@@ -57,11 +68,11 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 		_ = p.PrintMessage(foreign)
 	}
 
-	if err := readSlurmLines(p, cmd, asked, path, head); err != nil {
-		return err
+	slurm, err := readSlurmLines(cmd, asked, path, head)
+	if err != nil {
+		return nil, err
 	}
 
-	var err error
 	asked.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -72,20 +83,19 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 		}
 	})
 
-	return err
+	return slurm, err
 }
 
-// readSlurmLines sets flags that the #SBATCH lines of a script ask for, and says which of these lines have no effect
-// here. Lines of gpuard count more.
-func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string) error {
-	flags, without, err := remote.SlurmLines(text)
+// readSlurmLines sets flags that the #SBATCH lines of a script ask for. Lines of gpuard count more.
+func readSlurmLines(cmd, asked *cobra.Command, path, text string) (*slurmLines, error) {
+	options, err := remote.ReadSlurmLines(text)
 	if err != nil {
-		return fmt.Errorf("cannot read %s, %w", path, err)
+		return nil, fmt.Errorf("cannot read %s, %w", path, err)
 	}
 
-	var set []string
+	lines := &slurmLines{path: path, cluster: options.Cluster, without: options.Without}
 	said := flagsSaid(cmd, asked)
-	for _, flag := range flags {
+	for _, flag := range options.Flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		if said[name] {
 			continue
@@ -96,15 +106,39 @@ func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string
 		}
 
 		if err := asked.Flags().Set(name, value); err != nil {
-			return fmt.Errorf("cannot read the #SBATCH lines of %s: %w", path, err)
+			return nil, fmt.Errorf("cannot read the #SBATCH lines of %s: %w", path, err)
 		}
 
-		set = append(set, flag)
+		lines.flags = append(lines.flags, flag)
+	}
+
+	return lines, nil
+}
+
+// directivesFor are the options that Slurm gets as they are, and none where the job goes elsewhere. A memory of the GPU is
+// asked for by --constraint, of which a script has one.
+func (l *slurmLines) directivesFor(cmd *cobra.Command, isSlurm bool) []string {
+	return slices.DeleteFunc(slices.Clone(l.cluster), func(option string) bool {
+		return !isSlurm || strings.HasPrefix(option, "--constraint=") && flagset.IsSet(cmd, "mem") || strings.HasPrefix(option, "--partition=") && flagset.IsSet(cmd, "queue")
+	})
+}
+
+// sayTo says which of the lines count as what, where the directives are handed on.
+func (l *slurmLines) sayTo(p *cli.Program, directives []string) {
+	without := slices.Clone(l.without)
+	for _, option := range l.cluster {
+		if !slices.Contains(directives, option) {
+			without = append(without, option)
+		}
 	}
 
 	var says []string
-	if len(set) > 0 {
-		says = append(says, "count as "+shellquote.JoinQuoted(shellquote.Sh, set...))
+	if len(l.flags) > 0 {
+		says = append(says, "count as "+shellquote.JoinQuoted(shellquote.Sh, l.flags...))
+	}
+
+	if len(directives) > 0 {
+		says = append(says, "are for Slurm as they are: "+strings.Join(directives, ", "))
 	}
 
 	if len(without) > 0 {
@@ -112,10 +146,8 @@ func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string
 	}
 
 	if len(says) > 0 {
-		_ = p.PrintMessage("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
+		_ = p.PrintMessage("the #SBATCH lines of " + l.path + " " + strings.Join(says, "; these "))
 	}
-
-	return nil
 }
 
 // flagsSaid are the flags that the command line or a line of gpuard has. Of those about which GPUs one replaces all.
