@@ -77,7 +77,7 @@ func runsPython(args []string) bool {
 // moduleOf is the word of the module in python -m MODULE; 0 without. words begins with the interpreter.
 func moduleOf(words []string) int {
 	i := slices.Index(words, "-m")
-	if i < 1 || i+1 >= len(words) || slices.ContainsFunc(words[1:i], func(w string) bool { return !strings.HasPrefix(w, "-") }) {
+	if i < 1 || i+1 >= len(words) || !areOptions(words[1:i]) {
 		return 0
 	}
 	return i + 1
@@ -86,8 +86,18 @@ func moduleOf(words []string) int {
 // scriptOf is the word of the script that Python runs; 0 without.
 func scriptOf(words []string) int {
 	i := slices.IndexFunc(words[1:], func(w string) bool { return strings.HasSuffix(w, ".py") })
-	if i < 0 || slices.ContainsFunc(words[1:i+1], func(w string) bool { return !strings.HasPrefix(w, "-") }) {
+	if i < 0 || !areOptions(words[1:i+1]) {
 		return 0
 	}
 	return i + 1
+}
+
+// areOptions reports whether words are options of Python alone, of which -W and -X take the next word.
+func areOptions(words []string) bool {
+	for i, w := range words {
+		if !strings.HasPrefix(w, "-") && (i == 0 || words[i-1] != "-W" && words[i-1] != "-X") {
+			return false
+		}
+	}
+	return true
 }

@@ -20,9 +20,10 @@ func launchersOnOneMachine(launchers, processes int, at Place) Finding {
 
 // branchSeverity is that of a command under a list from around it: in a branch, which often asks how long the list is, it may
 // never run with this one.
-func branchSeverity(s Step) check.Severity {
+// Several processes on the one GPU that the same line names are often meant: whether the program shares it, it says itself.
+func branchSeverity(s Step, visible int) check.Severity {
 	own := slices.ContainsFunc(commandVariables(s), func(w Step) bool { return slices.Contains(maskVariables(), w.Name) })
-	if s.Maybe && !own {
+	if s.Maybe && !own || own && visible == 1 {
 		return check.Info
 	}
 	return ""
@@ -90,7 +91,7 @@ func lookProcesses(f File) (all []Finding) {
 			why = "it counts on GPUs that it does not see"
 		}
 
-		all = append(all, Finding{Finding: check.Finding{Severity: branchSeverity(s),
+		all = append(all, Finding{Finding: check.Finding{Severity: branchSeverity(s, least.count),
 			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
@@ -274,4 +275,27 @@ func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
 	}
 
 	return all
+}
+
+// needsOneGPU reports whether each launcher of a file starts one process, so that a list of which only the first GPU counts is
+// long enough.
+func (f File) needsOneGPU() bool {
+	a := indexVariables(f)
+	found := false
+	for i, s := range f.Steps {
+		if s.Do != Command {
+			continue
+		}
+		l, ok := a.launchAt(i)
+		if !ok {
+			continue
+		}
+
+		n, _, known := l.neededGPUs(a, i)
+		if !known || n > 1 || len(l.use.KeysWith(launchers.Counts)) == 0 {
+			return false
+		}
+		found = true
+	}
+	return found
 }

@@ -40,12 +40,22 @@ func lookPort(f File) (all []Finding) {
 const maxPort = 65535
 
 func lookPortTooLarge(f File) (all []Finding) {
+	// Before PyTorch 1.10 the port was cut to 16 bits, so that the processes met all the same (pytorch/pytorch#67172).
+	// torchrun came with that version.
+	severity, why := check.Error, "the processes cannot meet there, and none starts to work"
+	if slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return slices.ContainsFunc(s.Words, func(w Word) bool { return w.Text == "torch.distributed.launch" })
+	}) {
+		severity, why = check.Info, "from PyTorch 1.10 on the processes cannot meet there, and none starts to work"
+	}
+
 	for _, p := range slices.Concat(meetings(f), meetingsInPython(f)) {
 		if p.number > maxPort {
-			all = append(all, Finding{Finding: check.Finding{Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
-				Why: "the processes cannot meet there, and none starts to work", Do: "choose a port from 1024 to " + strconv.Itoa(maxPort)}, At: p.at})
+			all = append(all, Finding{Finding: check.Finding{Severity: severity, Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
+				Why: why, Do: "choose a port from 1024 to " + strconv.Itoa(maxPort)}, At: p.at})
 		}
 	}
+
 	return all
 }
 
@@ -132,6 +142,15 @@ func isTest(file string) bool {
 	return lesson || slices.ContainsFunc(folders[max(0, len(folders)-foldersAsked):], func(folder string) bool {
 		return isOneOf(folder, "test", "tests", "testing", "tutorial", "tutorials", "lesson", "lessons", "course")
 	})
+}
+
+// isUnitTest reports whether a file looks like a test of other code. A program that tests a model is often called test.py.
+func isUnitTest(file string) bool {
+	base := strings.ToLower(path.Base(file))
+	folders := strings.Split(strings.ToLower(path.Dir(file)), "/")
+
+	return strings.HasPrefix(base, "test_") || strings.HasSuffix(strings.TrimSuffix(base, path.Ext(base)), "_test") || base == "conftest.py" ||
+		slices.ContainsFunc(folders[max(0, len(folders)-foldersAsked):], func(folder string) bool { return isOneOf(folder, "test", "tests", "testing", "unittests") })
 }
 
 // foldersAsked is how many folders above a file say what it is for; the others may be anybody's.

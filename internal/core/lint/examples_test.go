@@ -49,7 +49,7 @@ func TestSeverities(t *testing.T) {
 			device-beyond-mask device-ids-not-strings device-order-word environ-not-text environment-cut-at-blank fractions-over-one gpu-request-misplaced
 			gpus-list-unquoted hook-not-read-by-fish host-index-in-container jax-fraction jax-preallocate late-assignment list-cut-at-blank list-cut-at-comma
 			mask-duplicate mask-mixed mask-not-a-device mask-order mask-quotes mask-range mask-rocr-and-hip mask-separators mask-spaces more-processes-than-gpus
-			no-break-space port-too-large rank-with-own-mask selector-invalid set-device-cpu set-in-forked-worker tensorflow-started variable-lost-in-subshell
+			no-break-space port-too-large rank-with-own-mask selector-invalid set-in-forked-worker tensorflow-started variable-lost-in-subshell
 			variable-misspelt variable-not-expanded`,
 		check.Warning: `export-lost-with-step`,
 	}

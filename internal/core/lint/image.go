@@ -128,12 +128,20 @@ func lookExportLost(f File) (all []Finding) {
 			}
 
 			finding.Do = "write: " + finding.Line
-			if f.Kind == Makefile {
+			if hasFaultyList(s) {
+				// There it would be read.
+				finding.Line, finding.Do = "", "leave it out: read by a program, "+assignmentText(s)+" would not be what was meant"
+			}
+			if isSetInPython(f, s.Name) {
+				finding.Severity = check.Info
+			}
+
+			if f.Kind == Makefile && finding.Line != "" {
 				// Make's own line stands outside of the recipe.
 				finding.Line, finding.Do = "", finding.Do+", outside of the recipe"
 			}
 
-			if at := s.At; f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {
+			if at := s.At; finding.Line != "" && f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {
 				at.Column -= len("export ")
 				finding.Write = []Edit{{At: at, Was: "export " + s.Name + "=" + s.Value.Raw, Text: finding.Line}}
 			}
@@ -153,4 +161,22 @@ func hasReader(steps []Step) bool {
 		}
 	}
 	return false
+}
+
+// hasFaultyList reports whether something is wrong with the list that a step sets.
+func hasFaultyList(s Step) bool {
+	m, known := findListVariable(s.Name)
+	if !known || !s.Value.Known {
+		return false
+	}
+	_, wrong := m.findFault(s.Value.Text)
+
+	return wrong
+}
+
+// isSetInPython reports whether the program sets the variable itself, too.
+func isSetInPython(f File, name string) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.Do == Set && s.Shell == 0 && s.Name == name && strings.HasPrefix(s.How, "os.")
+	})
 }

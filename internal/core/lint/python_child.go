@@ -31,7 +31,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 		}
 
 		if isKnownGPUVariable(name) {
-			all = append(all, lostExportFinding(name, s.At))
+			all = append(all, lostExportFinding(f, name, s.At))
 		}
 	}
 
@@ -42,7 +42,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
-				all = append(all, lostExportFinding(s.Name, s.At))
+				all = append(all, lostExportFinding(f, s.Name, s.At))
 			}
 		}
 	}
@@ -57,8 +57,13 @@ func hasProgramReader(steps []Step) bool {
 	}))
 }
 
-func lostExportFinding(name string, at Place) Finding {
-	return Finding{Finding: check.Finding{Seen: name + " is set in a shell that ends at once",
+func lostExportFinding(f File, name string, at Place) Finding {
+	severity := check.Severity("")
+	if isSetInPython(f, name) {
+		severity = check.Info
+	}
+
+	return Finding{Finding: check.Finding{Severity: severity, Seen: name + " is set in a shell that ends at once",
 		Why: "neither this program nor what it starts later gets the variable",
 		Do:  `write: os.environ["` + name + `"] = …, before the library is imported`}, At: at}
 }

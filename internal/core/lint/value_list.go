@@ -11,6 +11,7 @@ import (
 // maskRule finds the faults of one code; why is the reason that is told.
 func maskRule(code, why string) Rule {
 	return Rule{Code: code, Look: func(file File) (all []Finding) {
+		readers := newReaders(file)
 		variables := map[string]bool{}
 		if code == codeNoDevice && file.Kind == Shell {
 			for _, s := range file.Steps {
@@ -37,10 +38,10 @@ func maskRule(code, why string) Rule {
 			}
 
 			shows, bad := m.describeEffect(s.Value.Text)
-			way := file.findReader(s)
+			way := readers.findReader(s)
 			if bad && way != readElsewhere {
 				found := maskFinding(s, f, shows, why)
-				if way == readPerhaps {
+				if way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
 					found.Severity = check.Info
 				}
 
@@ -49,7 +50,7 @@ func maskRule(code, why string) Rule {
 		})
 
 		eachAssignment(file, func(s Step) {
-			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code && file.findReader(s) == readByProgram {
+			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code && readers.findReader(s) == readByProgram {
 				all = append(all, openFinding(s, code, why))
 			}
 		})

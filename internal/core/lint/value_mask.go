@@ -278,7 +278,7 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 			return fault{}, false
 		default:
 			found, sure = true, false
-			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))
+			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1", "[]", "()"}, strings.ToLower(t))
 		}
 	}
 

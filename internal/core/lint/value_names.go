@@ -29,6 +29,10 @@ func lookMisspelt(file File) (all []Finding) {
 			switch {
 			case has[meant.Name]:
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
+			case readsName(file, s.Name):
+				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
+			case choosesBeyond(file, s):
+				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
 			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}
@@ -36,6 +40,25 @@ func lookMisspelt(file File) (all []Finding) {
 		}
 	})
 	return all
+}
+
+// readsName reports whether the file itself reads a variable, so that it may be one of its own.
+func readsName(file File, name string) bool {
+	return slices.ContainsFunc(file.Steps, func(s Step) bool {
+		fromArgument := slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Value.From == name })
+		return fromArgument || s.Do == Set && s.Name != name && s.Value.From == name || takesVariable(s, name)
+	})
+}
+
+// choosesBeyond reports whether the program chooses a device by a number that the list which was meant would not have, or by the
+// very value: it works because nothing reads that list.
+func choosesBeyond(file File, set Step) bool {
+	n, counted := countDevices(set.Value)
+	return slices.ContainsFunc(file.Steps, func(s Step) bool {
+		return slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool {
+			return counted && n > 0 && c.index >= n || !set.Value.Known && set.Value.From != "" && c.value.From == set.Value.From
+		})
+	})
 }
 
 // isSetAfterStart reports whether a variable of Python is set behind what starts the driver, on a way through the file.

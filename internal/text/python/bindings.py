@@ -64,6 +64,7 @@ class Bindings(object):
             return
         if not isinstance(value, ast.IfExp):
             return self.set(target, self.key(target), value, "os.environ[]")
+        self.narrow(value.test)
         before, arm = self.branch, "%si%d" % (self.branch, self.number())
         for i, v in enumerate((value.body, value.orelse)):
             self.branch = "%s.%d/" % (arm, i)

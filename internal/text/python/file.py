@@ -121,7 +121,7 @@ STATEMENTS = {
     ast.With: File.do_with, ast.AsyncWith: File.do_with, ast.Import: File.do_import, ast.ImportFrom: File.do_from,
     ast.FunctionDef: File.do_function, ast.AsyncFunctionDef: File.do_function, ast.ClassDef: File.do_class,
     ast.Delete: File.do_delete, ast.Global: File.do_global, ast.Assign: File.do_assign, ast.AnnAssign: File.do_assign,
-    ast.AugAssign: File.do_change,
+    ast.AugAssign: File.do_change, ast.Assert: File.do_assert,
 }
 for extra, how in (("TryStar", File.do_try), ("Match", File.do_match)):
     if hasattr(ast, extra):

@@ -19,6 +19,8 @@ ENVIRON = ("os.environ", "os.environb")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What tells how many devices there are.
 DEVICE_COUNTS = set("device_count local_device_count getDeviceCount list_physical_devices list_logical_devices get_num_gpus".split())
+# What catches the exceptions of the block below it.
+CATCHERS = set("raises assertRaises assertRaisesRegex suppress".split())
 # Methods that change a list.
 CHANGERS = set("append extend insert remove pop clear".split())
 # How a program asks which version of a library it has.

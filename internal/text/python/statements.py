@@ -92,8 +92,29 @@ class Statements(object):
         self.count += 1
         return self.count
 
+    def narrow(self, test):
+        """A condition is there because a name has other values, too: behind it what the file wrote counts no more. A number
+        stays a number, unless the condition asks for its type."""
+        typed = any(isinstance(x, ast.Call) and isinstance(x.func, ast.Name) and x.func.id in ("isinstance", "type") for x in ast.walk(test))
+        given = [x.target.id for x in ast.walk(test) if NAMED and isinstance(x, NAMED)]
+        for x in ast.walk(test):
+            name = self.path(x) if isinstance(x, (ast.Name, ast.Attribute)) else None
+            if name in given:
+                continue
+            known = self.scope.find(name) if name else None
+            if not isinstance(known, (Known, Computed, Words)):
+                if name and typed and name.split(".")[-1] in self.options:
+                    self.scope.bind(name, UNKNOWN, True)
+                continue
+            kind = "list" if isinstance(known, Words) else known.kind
+            if typed and kind or kind == "None" or isinstance(known, Known) and known.text in ("", "0", "False"):
+                self.scope.bind(name, UNKNOWN, True)
+            elif isinstance(known, Known):
+                self.scope.bind(name, Computed(name, kind), True)
+
     def do_if(self, s):
         self.expression(s.test)
+        self.narrow(s.test)
         test = s.test
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             sides = (test.left, test.comparators[0])
@@ -124,6 +145,7 @@ class Statements(object):
     def do_loop(self, s):
         if isinstance(s, ast.While):
             self.expression(s.test)
+            self.narrow(s.test)
             if constant(s.test) in ("True", "1"):
                 return self.block(s.body)
         else:
@@ -151,13 +173,21 @@ class Statements(object):
             self.scope.names[e.id] = Items(made.pairs, i)
         return bool(made.pairs)
 
+    def do_assert(self, s):
+        self.expression(s.test)
+        self.narrow(s.test)
+
     def do_try(self, s):
         n = self.number()
         self.arm("t", n, 0, s.body)
+        before = dict(self.scope.names)
         for i, h in enumerate(s.handlers):
             if h.type is not None:
                 self.expression(h.type)
             self.arm("t", n, i + 1, h.body)
+        for name, what in list(self.scope.names.items()):
+            if what is not before.get(name):  # whether it ran is not known
+                self.scope.bind(name, UNKNOWN, True)
         self.arm("t", n, 0, s.orelse)
         before, self.cleaning = self.cleaning, True
         self.block(s.finalbody)
@@ -168,6 +198,9 @@ class Statements(object):
             self.expression(item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, item.context_expr)
+        made = [item.context_expr for item in s.items if isinstance(item.context_expr, ast.Call)]
+        if any(getattr(c.func, "attr", getattr(c.func, "id", "")) in CATCHERS for c in made):
+            return self.arm("t", self.number(), 0, s.body)
         self.block(s.body)
 
     def do_match(self, s):
