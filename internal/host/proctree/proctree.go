@@ -259,7 +259,9 @@ func (t *Tree) Kill(patience time.Duration) error {
 			for pid, p := range members {
 				if known[pid].Start != p.Start {
 					fresh, known[pid] = true, p
-					signalProcess(pid, p, unix.SIGSTOP)
+					if !isBeingStarted(p) {
+						signalProcess(pid, p, unix.SIGSTOP)
+					}
 				}
 			}
 
@@ -281,6 +283,21 @@ func (t *Tree) Kill(patience time.Duration) error {
 			return fmt.Errorf("cannot end %d processes that the command left, %v among them: they do not die", len(known), t.Members())
 		}
 	}
+}
+
+// isBeingStarted reports whether a process is a child of this one that is not another program yet: until then the thread that
+// starts it stands still (vfork(2)), and no collection of garbage can begin or end without that thread. Stopped, it would
+// stop this process for ever, before it can kill the child.
+func isBeingStarted(p sys.Process) bool {
+	if !p.Forked || p.Parent != os.Getpid() {
+		return false
+	}
+
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
+	own, err2 := os.Readlink("/proc/self/exe")
+
+	// An orphan of the command may never become another program either, and starts more of its kind.
+	return err != nil || err2 != nil || program == own
 }
 
 // reapSignalled reaps, without the delay of bury, the processes that were signalled to end and are children of this one

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,8 @@ func adopter(args []string) error {
 			}()
 			fmt.Println(t.End(ctx, "SIGTERM", 10*time.Second))
 			over()
+		case "kill while starting":
+			fmt.Println(killWhileStarting(t))
 		case "leave":
 			leave()
 			fmt.Println()
@@ -85,6 +88,51 @@ func adopter(args []string) error {
 		}
 	}
 	return nil
+}
+
+// killWhileStarting kills the members again and again, while this process starts others and collects garbage all the time.
+func killWhileStarting(t *Tree) error {
+	over := make(chan struct{})
+	var work sync.WaitGroup
+	repeat := func(do func()) {
+		work.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					do()
+				}
+			}
+		})
+	}
+
+	for range 4 {
+		repeat(func() {
+			cmd := exec.Command("true")
+			// Of root, a start that takes long.
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
+			_ = cmd.Run()
+		})
+	}
+	repeat(func() {
+		runtime.GC()
+		time.Sleep(30 * time.Millisecond)
+	})
+
+	var err error
+	for end := time.Now().Add(3 * time.Second); err == nil && time.Now().Before(end); {
+		err = t.Kill(0)
+		if err != nil && strings.Contains(err.Error(), "they do not die") {
+			// New ones are started all the time.
+			err = nil
+		}
+	}
+
+	close(over)
+	work.Wait()
+
+	return err
 }
 
 // ask starts the role and returns a function that sends it a line and returns its answer.
@@ -242,6 +290,24 @@ func TestKillForks(t *testing.T) {
 	}
 	if got := tell("members"); got != "0" {
 		t.Errorf("%s live", got)
+	}
+}
+
+// TestKillWhileStarting: a child that this process is just starting has its memory until it is another program. If it were stopped, the
+// thread that starts it would stand still, and with the next collection of garbage the whole process.
+func TestKillWhileStarting(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "nobody", "sleep 1200")
+	tell := askAs(t, cmd)
+	answer := make(chan string, 1)
+	go func() { answer <- tell("kill while starting") }()
+	select {
+	case got := <-answer:
+		if got != "<nil>" {
+			t.Error(got)
+		}
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill()
+		t.Fatal("it stands still")
 	}
 }
 

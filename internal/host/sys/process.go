@@ -32,6 +32,8 @@ type Process struct {
 	Terminal uint64
 	// PF_EXITING of include/linux/sched.h: it runs no code of its own any more.
 	Exits bool
+	// PF_FORKNOEXEC: it still runs the program of its parent.
+	Forked bool
 	// An exec(2) is under way: it has no arguments and no environment yet; false where the caller may not know.
 	Starting bool
 }
@@ -64,6 +66,7 @@ func readProcess(pid int, shift time.Duration) (Process, bool) {
 // Bits of field 9 of /proc/PID/stat (include/linux/sched.h).
 const (
 	flagExiting      = 0x4      // PF_EXITING
+	flagForked       = 0x40     // PF_FORKNOEXEC
 	flagKernelThread = 0x200000 // PF_KTHREAD
 )
 
@@ -117,7 +120,7 @@ func ParseProcess(stat string) (p Process, ok bool) {
 		p.Terminal = uint64(uint32(tty)) //nolint:gosec // the kernel prints 32 bits with a sign
 	}
 
-	p.Exits = number(9)&flagExiting != 0
+	p.Exits, p.Forked = number(9)&flagExiting != 0, number(9)&flagForked != 0
 	if len(rest) > 49 {
 		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory
 		// (fs/binfmt_elf.c) start_code, where the caller may not know the addresses (fs/proc/array.c).
