@@ -1,6 +1,7 @@
 package linter
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,7 +35,7 @@ func TestCases(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), name)
-			err := os.WriteFile(path, []byte(strings.TrimRight(string(text[h[1]:end]), "\n")+"\n"), 0o644)
+			err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(strings.TrimRight(string(text[h[1]:end]), "\n")+"\n"), 0o644))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,8 +69,8 @@ func has(dir string, names ...string) bool {
 	})
 }
 
-// isCopied reports whether a folder belongs to a copy of another project's program: it has the name of one that is
-// copied often, and is installed by itself.
+// isCopied reports whether a folder belongs to a copy of another project's program, which has the name of one that is
+// copied often, and is installed by itself; or to what is put away.
 func (p *project) isCopied(dir string) bool {
 	if dir == p.root || dir == filepath.Dir(dir) {
 		return false
@@ -79,7 +79,8 @@ func (p *project) isCopied(dir string) bool {
 	if !known {
 		name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(dir)), "-main"), "-master")
 		isOthers := slices.Contains(strings.Fields(copiedOften), name)
-		copied = isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
+		isPutAway := slices.Contains([]string{"archive", "archived", "deprecated", "obsolete"}, name)
+		copied = isPutAway || isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
 		p.copied[dir] = copied
 	}
 
@@ -251,7 +252,7 @@ func (r *Report) settle() {
 		code, name string
 	}
 
-	first, more := map[kind]int{}, map[int]int{}
+	first, more, others := map[kind]int{}, map[int]int{}, map[int]bool{}
 	kept := r.Findings[:0]
 	for _, m := range r.Findings {
 		if m.since != "" && m.of != nil && m.of.before(m.dir, m.since) {
@@ -266,6 +267,7 @@ func (r *Report) settle() {
 		i, met := first[same]
 		if once[m.Code] != "" && met {
 			more[i]++
+			others[i] = others[i] || m.Seen != kept[i].Seen
 			continue
 		}
 
@@ -274,7 +276,11 @@ func (r *Report) settle() {
 	}
 
 	for i, n := range more {
-		kept[i].Seen += "; the same in " + prose.CountNoun(n, "further place") + " of the repository"
+		what := "; the same in "
+		if others[i] {
+			what = "; something like it in "
+		}
+		kept[i].Seen += what + prose.CountNoun(n, "further place") + " of the repository"
 	}
 
 	r.Findings = kept

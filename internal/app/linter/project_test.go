@@ -140,11 +140,11 @@ func TestPinnedVariable(t *testing.T) {
 func TestCopied(t *testing.T) {
 	gate.Need(t, "python3")
 	const program = "import os, torch\nscaler = torch.cuda.amp.GradScaler()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0-3'\n"
-	texts := map[string]string{".git/HEAD": "", "fairseq/setup.py": "", "fairseq/tasks/a.py": program, "transformers/b.py": program}
+	texts := map[string]string{".git/HEAD": "", "fairseq/setup.py": "", "fairseq/tasks/a.py": program, "transformers/b.py": program, "archive/2023/c.py": program}
 	if got := lintFiles(t, "pytorch-old-name", texts); len(got) != 1 || !strings.HasPrefix(got[0], "transformers/b.py: ") {
 		t.Errorf("remarks: %q", got)
 	}
-	if got := lintFiles(t, "mask-range", texts); len(got) != 2 {
+	if got := lintFiles(t, "mask-range", texts); len(got) != 3 {
 		t.Errorf("mistakes: %q", got)
 	}
 

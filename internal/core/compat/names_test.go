@@ -76,7 +76,8 @@ func TestDebugOnly(t *testing.T) {
 		{"NCCL_DEBUG", "WARN", false, false},
 		{"CUDA_LAUNCH_BLOCKING", "1", true, true},
 		{"CUDA_LAUNCH_BLOCKING", "0", false, true},
-		{"PYTORCH_NO_CUDA_MEMORY_CACHING", "0", true, true},
+		{"PYTORCH_NO_CUDA_MEMORY_CACHING", "0", false, true},
+		{"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", true, true},
 		{"NCCL_ASYNC_ERROR_HANDLING", "1", false, false},
 	} {
 		if n, ok := DebugOnly(c.name, c.value); ok != c.want || n.Warns != c.warns {

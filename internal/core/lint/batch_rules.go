@@ -162,9 +162,14 @@ func isRank(s Step) bool {
 
 // laterStepReads reports whether a later step gets a variable: from its environment, or as a word.
 func laterStepReads(later []Step, set Step) bool {
-	if set.Exported || slices.Contains(maskVariables(), set.Name) {
+	if slices.Contains(maskVariables(), set.Name) {
 		return true
 	}
+	if set.Exported {
+		// Where processes find their numbers as they meet, none of them reads it.
+		return slices.ContainsFunc(later, func(s Step) bool { return s.Do == Command && isSrunStep(s) && !hasDynamicRendezvous(s) })
+	}
+
 	return slices.ContainsFunc(later, func(s Step) bool {
 		return s.Do == Command && isSrunStep(s) && !hasDynamicRendezvous(s) && slices.ContainsFunc(s.Words, func(w Word) bool { return w.From == set.Name })
 	})

@@ -165,7 +165,7 @@ func takesWholeMachines(f File) bool {
 	}
 	for i, s := range f.Steps {
 		text := s.Value.Text
-		if s.Do == Setting && (s.Name == "sbatch.exclusive" || s.Name == "bsub.x" || s.Name == "pbs.l" && strings.Contains(text, "excl") || s.Name == "sbatch.qos" && text == "regular") {
+		if s.Do == Setting && (s.Name == "sbatch.exclusive" || s.Name == "sbatch.mem" && text == "0" || s.Name == "bsub.x" || s.Name == "pbs.l" && strings.Contains(text, "excl") || s.Name == "sbatch.qos" && text == "regular") {
 			return true
 		}
 		if s.Do != Command {

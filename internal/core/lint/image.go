@@ -85,7 +85,8 @@ func lookImageTakesAll(f File) (all []Finding) {
 // anew: to leave it out would change nothing.
 func baseTakesAll(f File) bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
-		return s.Do == Setting && s.Name == "FROM" && gpuImage().MatchString(s.Value.Text) || s.Do == Set && s.Name == "NVIDIA_REQUIRE_CUDA"
+		isBase := s.Do == Setting && s.Name == "FROM" || s.Do == Set && s.How == "ARG"
+		return isBase && gpuImage().MatchString(s.Value.Text) || s.Do == Set && s.Name == "NVIDIA_REQUIRE_CUDA"
 	})
 }
 

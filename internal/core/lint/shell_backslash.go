@@ -35,7 +35,7 @@ func lookBackslash(f File) (all []Finding) {
 			found.Do += "; a comment cannot stand there"
 		}
 
-		if f.Kind == Markdown && (isOptionList(parts) || f.isOutline(last.At)) {
+		if f.Kind == Markdown && (isOptionList(parts) || f.isOutline(last.At) || !speaksOfLearning(parts)) {
 			found.Severity = check.Info
 		}
 
@@ -43,6 +43,16 @@ func lookBackslash(f File) (all []Finding) {
 	}
 	return all
 }
+
+// speaksOfLearning reports whether a command names a launcher, or anything that programs which use GPUs are told: Python alone starts
+// much else.
+func speaksOfLearning(parts []Step) bool {
+	return !strings.HasPrefix(programOf(parts[0]).name, "python") || slices.ContainsFunc(parts, func(s Step) bool {
+		return len(s.With) > 0 || slices.ContainsFunc(s.Words, func(w Word) bool { return learningWord().MatchString(w.Text) })
+	})
+}
+
+var learningWord = lazyRegexp(`(?i)gpu|cuda|torch|device|experiment|train|tun(e|ing)|model|batch|epoch|learn|infer|eval|generat|sampl|ckpt|checkpoint|weight|lora|loss|seed|rank|llm|config|dataset|data_|bert|diffusion|net\b`)
 
 func lastWord(s Step) Word { return s.Words[len(s.Words)-1] }
 

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -41,7 +42,8 @@ func maskRule(code, why string) Rule {
 			way := readers.findReader(s)
 			if bad && way != readElsewhere {
 				found := maskFinding(s, f, shows, why)
-				if way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
+				hidden := f.hides && (namesCPU(file.Path) || namesCPU(s.In))
+				if hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
 					found.Severity = check.Info
 				}
 
@@ -150,3 +152,6 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 
 	return found
 }
+
+// namesCPU reports whether a file or a service is called after the CPU, so that no GPU is to be seen there.
+func namesCPU(name string) bool { return strings.Contains(strings.ToLower(path.Base(name)), "cpu") }
