@@ -102,7 +102,12 @@ func newTrial(t *testing.T) *trial {
 	})
 	env = append(env, "HOME="+state, "XDG_STATE_HOME="+state, "GPUARD_STATE="+filepath.Join(state, "leases"), "T="+dir)
 	tr := &trial{t: t, dir: dir, projects: &Projects{Host: trialHost(env)}}
-	t.Cleanup(func() { tr.down(true) }) // the folders go next
+	t.Cleanup(func() {
+		tr.down(true)
+		// The folders go next, and a keeper that has only just begun may still make its lock in one.
+		tr.await("no keeper is left", func() bool { return tr.keeperPID() == 0 })
+	})
+
 	return tr
 }
 
