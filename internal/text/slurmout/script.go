@@ -129,8 +129,13 @@ func (r *request) readOption(name, value, written string) (err error) {
 			return err
 		}
 
+		if rest := withoutGPUs(value); name == "gres" && rest != "" {
+			if found {
+				written = "--gres=" + rest
+			}
+			r.readClusterOption(name, rest, written)
+		}
 		if !found {
-			r.without = append(r.without, written)
 			return nil
 		}
 
@@ -180,7 +185,7 @@ func (r *request) readOption(name, value, written string) (err error) {
 // readClusterOption adds an option that has no counterpart here. Those of the list say what of a cluster the job needs and
 // who pays for it; the others would change how the job is handed in, or what gpuard itself says of it.
 func (r *request) readClusterOption(name, value, written string) {
-	known := []string{"account", "constraint", "cpus-per-gpu", "cpus-per-task", "exclude", "exclusive", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
+	known := []string{"account", "constraint", "cpus-per-gpu", "cpus-per-task", "exclude", "exclusive", "gres", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
 		"mem-per-gpu", "nodelist", "partition", "qos", "reservation", "threads-per-core", "tmp"}
 
 	option := "--" + name
@@ -227,6 +232,11 @@ func readGPUs(option, value string) (count int, model string, found bool, err er
 		count, found = one, true
 	}
 	return count, model, found, nil
+}
+
+// withoutGPUs is a list of gres without its GPUs.
+func withoutGPUs(gres string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(gres, ","), func(item string) bool { return item == "gpu" || strings.HasPrefix(item, "gpu:") }), ",")
 }
 
 // readArray is --array as gpuard has it: without steps such as 0-15:4.
