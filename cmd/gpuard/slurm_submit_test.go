@@ -106,17 +106,19 @@ func TestSlurmSubmit(t *testing.T) {
 func TestSlurmLines(t *testing.T) {
 	t.Parallel()
 	c := newSubmitFixture(t)
+	// What the lines name themselves needs no configuration.
+	c.writeSlurmConfig("types: {}")
 	script := filepath.Join(c.work, "job.sh")
-	executable.Write(t, script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:2 -c 3\n#SBATCH --mem-per-cpu=10M --wait\necho \"$CUDA_VISIBLE_DEVICES, $SLURM_CPUS_PER_TASK, $SLURM_MEM_PER_CPU\"\n"))
+	executable.Write(t, script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:a100:2 -c 3\n#SBATCH --mem-per-cpu=10M --wait\necho \"$CUDA_VISIBLE_DEVICES, $SLURM_CPUS_PER_TASK, $SLURM_MEM_PER_CPU\"\n"))
 	got := c.runGPUard("submit", "--engine", "slurm", script)
 	checkEqual(t, "submit", got.code, 0)
 	checkEqual(t, "said", strings.Count(got.err, "#SBATCH lines"), 1)
-	checkContains(t, got.err, "count as --gpus=2; these are for Slurm as they are: --cpus-per-task=3, --mem-per-cpu=10M; these have no effect: --wait\n")
+	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these are for Slurm as they are: --cpus-per-task=3, --mem-per-cpu=10M; these have no effect: --wait\n")
 	checkEqual(t, "wait", c.runGPUard("wait", "1").code, 0)
 	checkEqual(t, "output", c.runGPUard("logs", "1").out, "0,1, 3, 10\n")
 
-	got = c.runGPUard("submit", "-q", "--machine", "demo", script)
-	checkContains(t, got.err, "count as --gpus=2; these have no effect: --wait, --cpus-per-task=3, --mem-per-cpu=10M\n")
+	got = c.runGPUard("submit", "-q", "--hold", "--machine", "demo", script)
+	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these have no effect: --wait, --cpus-per-task=3, --mem-per-cpu=10M\n")
 }
 
 // TestSlurmSameCommands: a service of a gpuard.yaml is handed in, listed, followed and waited for by the same four commands

@@ -74,6 +74,8 @@ type Work struct {
 	Namespace string // of Kubernetes
 	// Slurm's partition, or the local queue of Kueue.
 	Queue string
+	// The type of its GPUs in Slurm's own word, such as "a100"; "" where Spec.Model says what they are.
+	Type string
 	// Options of sbatch, as its owner wrote them in the #SBATCH lines of the script: "--account=physics".
 	Directives []string
 	Private    bool // --private-state

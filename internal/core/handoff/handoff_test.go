@@ -70,7 +70,7 @@ func samples() map[string]any {
 		"Spec.Waiting.No": true, "Spec.Waiting.Limit": time.Hour, "Spec.Waiting.Fallback": []string{"cpu"},
 		"Care.Retries": 2, "Care.Any": true, "Care.Restart": job.OnFailure, "Care.Limit": 2, "Care.Streak": 1, "Care.Log": "/l/a.log", "Care.LogLimit": gpu.GiB, "Care.Drift": []string{"hot"}, "Care.Stop": "SIGINT",
 		"ID": "a1", "Folder": "/f", "Env": []Variable{{"A", "b"}}, "Note": "n", "Held": true, "After": []After{{ID: "7"}}, "Array.Tasks": []int{0, 1, 2}, "Array.Most": 2,
-		"Care.Notify": "desktop", "Image": "i", "Namespace": "team", "Queue": "long", "Directives": []string{"--account=physics"}, "Private": true, "Verify": "30s",
+		"Care.Notify": "desktop", "Image": "i", "Namespace": "team", "Queue": "long", "Type": "a100", "Directives": []string{"--account=physics"}, "Private": true, "Verify": "30s",
 		"Service.Each": true, "Service.Replicas": 2, "Service.DependsOn": []string{"a"}, "Service.EnvFiles": []string{"/e"}, "Service.Ready": true, "Service.Healthy": true,
 	}
 }

@@ -72,6 +72,8 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 
 	enough, kind := memoryFeatures(w, site), ""
 	switch {
+	case w.Type != "":
+		kind = w.Type
 	case w.Spec.Model != "":
 		kind = strings.Join(gresTypes(w, site), "")
 	case w.Spec.Memory > 0 && len(enough) == 0:

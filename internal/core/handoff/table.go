@@ -173,6 +173,9 @@ func deviceRows() []row {
 				withException("what no label can hold", ignoreSite(func(w *Work) bool { return !isLabelValue(productLabel(w.Spec.Model)) }), refusedCell("no label can hold it", "write the name as nvidia-smi does, or export kubernetes-dra")),
 			exactCell("selector by productName, as a regular expression").withException("not UTF-8", ignoreSite(func(w *Work) bool { return isNotText(w.Spec.Model) }), refusedCell("it is not UTF-8 text", "write the name as nvidia-smi does")),
 			refusedCell("Docker does not choose by model", "name the device: {device}")}},
+		{"Type", "lines with #SBATCH", func(w *Work) bool { return w.Type != "" }, inPods(
+			exactCell("the gres type, as they name it").withException("characters that a directive cannot hold", ignoreSite(func(w *Work) bool { return directiveWord(w.Type) != w.Type }), refusedCell("that is no gres type", "scontrol show node has the types")),
+			refusedCell("only Slurm has such types", "write {model}"), refusedCell("only Slurm has such types", "write {model}"))},
 		{"Spec.MinCompute", "{min-compute}", func(w *Work) bool { return w.Spec.MinCompute != nil }, [4]cell{
 			refusedCell("Slurm does not know it", "choose by {model}"), exactCell("labels nvidia.com/gpu.compute.major and minor"), exactCell("selector by cudaComputeCapability"), refusedCell("Docker does not choose by it", "name the device: {device}")}},
 		{"Spec.Memory", "{mem}", func(w *Work) bool { return w.Spec.Memory > 0 }, [4]cell{

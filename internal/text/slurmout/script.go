@@ -16,6 +16,8 @@ import (
 type ScriptOptions struct {
 	// Those of gpuard submit that mean the same on one machine: "--gpus=2".
 	Flags []string
+	// The type of the GPUs as Slurm calls it: "a100"; Flags have it as a model. "" for any.
+	Type string
 	// Those about the cluster, which Slurm alone can follow, with their long names: "--partition=gpu".
 	Cluster []string
 	// Options that have no effect wherever the job goes, as they are written: "--wait".
@@ -58,7 +60,7 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 		}
 	}
 
-	a.Cluster, a.Without = asked.cluster, asked.without
+	a.Type, a.Cluster, a.Without = asked.kind, asked.cluster, asked.without
 	asked.makeFlags(&a)
 
 	return a, nil
@@ -70,6 +72,7 @@ type request struct {
 	// The GPUs of the job, or of each task.
 	gpus      int
 	isPerTask bool // gpus
+	kind      string
 	// Gpus were asked for.
 	isCounted bool
 	tasks     int
@@ -139,7 +142,7 @@ func (r *request) readOption(name, value, written string) (err error) {
 			return nil
 		}
 
-		r.gpus, r.isCounted, r.isPerTask = count, true, name == "gpus-per-task"
+		r.gpus, r.kind, r.isCounted, r.isPerTask = count, model, true, name == "gpus-per-task"
 		delete(r.flags, "model")
 		if model != "" {
 			r.flags["model"] = "*" + strings.ReplaceAll(model, "_", "*") + "*"

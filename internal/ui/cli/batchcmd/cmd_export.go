@@ -170,6 +170,10 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	}
 
 	w.Image, w.Namespace, w.Queue = cmp.Or(o.image, w.Image), o.namespace, o.queue
+	if kind := lines.gpuType(); t == handoff.Slurm && kind != "" {
+		w.Type, w.Spec.Model = kind, ""
+	}
+
 	w.Directives = lines.directivesFor(cmd, t == handoff.Slurm)
 	lines.sayTo(p, w.Directives)
 

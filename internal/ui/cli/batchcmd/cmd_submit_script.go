@@ -20,6 +20,8 @@ type slurmLines struct {
 	path string
 	// Flags of gpuard that they count as.
 	flags []string
+	// The type of the GPUs in Slurm's own word; "" for any.
+	kind string
 	// Options that Slurm alone can follow.
 	cluster []string
 	// Those that have no effect.
@@ -93,7 +95,7 @@ func readSlurmLines(cmd, asked *cobra.Command, path, text string) (*slurmLines, 
 		return nil, fmt.Errorf("cannot read %s, %w", path, err)
 	}
 
-	lines := &slurmLines{path: path, cluster: options.Cluster, without: options.Without}
+	lines := &slurmLines{path: path, kind: options.Type, cluster: options.Cluster, without: options.Without}
 	said := flagsSaid(cmd, asked)
 	for _, flag := range options.Flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -113,6 +115,14 @@ func readSlurmLines(cmd, asked *cobra.Command, path, text string) (*slurmLines, 
 	}
 
 	return lines, nil
+}
+
+// gpuType is the type of the GPUs in Slurm's own word, where nothing else says which model they are.
+func (l *slurmLines) gpuType() string {
+	if slices.ContainsFunc(l.flags, func(flag string) bool { return strings.HasPrefix(flag, "--model=") }) {
+		return l.kind
+	}
+	return ""
 }
 
 // directivesFor are the options that Slurm gets as they are, and none where the job goes elsewhere. A memory of the GPU is
