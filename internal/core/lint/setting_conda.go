@@ -90,7 +90,7 @@ func lookMKLTooNew(f File) []Finding {
 }
 
 func readMKLChoice(f File) (m mklChoice) {
-	forge := false
+	forge, isPython38, hasNumbers := false, false, false
 	for i, s := range f.Steps {
 		if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
 			continue
@@ -113,9 +113,11 @@ func readMKLChoice(f File) (m mklChoice) {
 		case "python":
 			// The packages that are made for it hold an older MKL.
 			m.isOld = m.isOld || oldPython().MatchString(text)
+			isPython38 = isPython38 || python38().MatchString(text)
 		case "numpy", "scipy":
 			// So do those of before 2024; without a number conda-forge's newest asks for the newest.
 			m.isOld = m.isOld || oldNumbers().MatchString(text)
+			hasNumbers = true
 			isForge := hasChannel && channel == "conda-forge" || !hasChannel && forge
 			m.isNew = m.isNew || isForge && normalizePackage(text) == strings.TrimSpace(text)
 		case "pytorch-cuda", "cpuonly":
@@ -129,13 +131,17 @@ func readMKLChoice(f File) (m mklChoice) {
 		}
 	}
 
+	// The last NumPy and SciPy for it are of before 2024; those of the channel defaults hold their MKL.
+	m.isOld = m.isOld || isPython38 && hasNumbers && !forge
+
 	return m
 }
 
-// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.1, oldMKL those that end before MKL 2024.1,
+// oldPython are requirements of a Python before 3.8, python38 of that one, oldPytorch of one PyTorch before 2.1, oldMKL those that end before MKL 2024.1,
 // newMKL those that begin with it, and oldNumbers one NumPy before 1.26.4 or one SciPy before 1.12, which are of before 2024.
 var (
 	oldPython  = lazyRegexp(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
+	python38   = lazyRegexp(`^python\s*={1,2}\s*3\.8(\D|$)`)
 	oldPytorch = lazyRegexp(`^pytorch\s*={1,2}\s*(1|2\.0)(\D|$)`)
 	newMKL     = lazyRegexp(`^mkl\s*(?:={1,2}|>=?|~=)\s*(?:2024\.[1-9]|202[5-9]|20[3-9][0-9])`)
 	oldNumbers = lazyRegexp(`^(?:numpy\s*={1,2}\s*(?:0|1\.(?:[0-9]|1[0-9]|2[0-5])|1\.26\.[0-3])|scipy\s*={1,2}\s*(?:0|1\.(?:[0-9]|1[01])))(?:[^0-9]|$)`)

@@ -17,8 +17,7 @@ func hasVendorPrefix(name string) bool {
 }
 
 func lookMisspelt(file File) (all []Finding) {
-	has := map[string]bool{}
-	eachAssignment(file, func(s Step) { has[s.Name] = true })
+	has := newBesides(file)
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
@@ -27,7 +26,7 @@ func lookMisspelt(file File) (all []Finding) {
 			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
 			switch {
-			case has[meant.Name]:
+			case has.sets(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case readsName(file, s.Name):
 				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
@@ -40,6 +39,33 @@ func lookMisspelt(file File) (all []Finding) {
 		}
 	})
 	return all
+}
+
+// besides are the assignments of a file by what they count for: all that comes, or one command.
+type besides struct {
+	lasting map[string][]string
+	// By the place of each variable of a command: all that it gets.
+	together map[Place][]Step
+}
+
+func newBesides(file File) besides {
+	b := besides{lasting: map[string][]string{}, together: map[Place][]Step{}}
+	for _, s := range file.Steps {
+		if s.Do == Set {
+			b.lasting[s.Name] = append(b.lasting[s.Name], s.Value.Raw)
+		}
+		own := commandVariables(s)
+		for _, w := range own {
+			b.together[w.At] = own
+		}
+	}
+	return b
+}
+
+// sets reports whether a variable has, where a step sets another one, the same value already.
+func (b besides) sets(s Step, name string) bool {
+	return slices.Contains(b.lasting[name], s.Value.Raw) ||
+		slices.ContainsFunc(b.together[s.At], func(w Step) bool { return w.Name == name && w.Value.Raw == s.Value.Raw })
 }
 
 // readsName reports whether the file itself reads a variable, so that it may be one of its own.
