@@ -44,7 +44,7 @@ func lookMisspelt(file File) (all []Finding) {
 // besides are the assignments of a file by what they count for: all that comes, or one command.
 type besides struct {
 	lasting map[string][]string
-	// By the place of each variable of a command: all that it gets.
+	// All variables of a command, by the place of each of them.
 	together map[Place][]Step
 }
 
