@@ -279,7 +279,10 @@ func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
 
 // needsOneGPU reports whether each launcher of a file starts one process, so that a list of which only the first GPU counts is
 // long enough.
-func (f File) needsOneGPU() bool {
+func (f File) needsOneGPU() bool { return f.launchesEach(1) }
+
+// launchesEach reports whether there are launchers in a file, and each says that it starts so many processes.
+func (f File) launchesEach(processes int) bool {
 	a := indexVariables(f)
 	found := false
 	for i, s := range f.Steps {
@@ -292,7 +295,7 @@ func (f File) needsOneGPU() bool {
 		}
 
 		n, _, known := l.neededGPUs(a, i)
-		if !known || n > 1 || len(l.use.KeysWith(launchers.Counts)) == 0 {
+		if !known || n != processes || len(l.use.KeysWith(launchers.Counts)) == 0 {
 			return false
 		}
 		found = true

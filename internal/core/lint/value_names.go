@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
@@ -17,7 +18,7 @@ func hasVendorPrefix(name string) bool {
 }
 
 func lookMisspelt(file File) (all []Finding) {
-	has := newBesides(file)
+	has := sync.OnceValue(func() besides { return newBesides(file) })
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
@@ -26,12 +27,14 @@ func lookMisspelt(file File) (all []Finding) {
 			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
 			switch {
-			case has.sets(s, meant.Name):
+			case has().sets(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case readsName(file, s.Name):
 				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
 			case choosesBeyond(file, s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
+			case isSameWithout(file, s):
+				f.Severity, f.Why = check.Info, f.Why+"; the program would use the same GPUs with the right name"
 			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}
@@ -84,6 +87,25 @@ func choosesBeyond(file File, set Step) bool {
 		return slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool {
 			return counted && n > 0 && c.index >= n || !set.Value.Known && set.Value.From != "" && c.value.From == set.Value.From
 		})
+	})
+}
+
+// isSameWithout reports whether a program uses the same GPUs with the list that was meant and without it, as far as the file
+// shows: PyTorch takes the first GPU by itself, and launchers the first ones.
+func isSameWithout(file File, set Step) bool {
+	n, counted := countDevices(set.Value)
+	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
+		return false
+	}
+
+	if file.Kind != Python {
+		return n > 1 && file.launchesEach(n)
+	}
+
+	return n == 1 && file.importsTorch() && !slices.ContainsFunc(file.Steps, func(s Step) bool {
+		others := s.Do == Import && hasWord("tensorflow keras jax flax transformers accelerate lightning pytorch_lightning deepspeed vllm ray horovod", rootModule(s.Name))
+		several := s.Do == Call && containsAny(strings.ToLower(s.Name), "device_count", "parallel", "distributed")
+		return others || several || slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool { return c.index != 0 })
 	})
 }
 
