@@ -113,12 +113,12 @@ func TestSlurmLines(t *testing.T) {
 	got := c.runGPUard("submit", "--engine", "slurm", script)
 	checkEqual(t, "submit", got.code, 0)
 	checkEqual(t, "said", strings.Count(got.err, "#SBATCH lines"), 1)
-	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these are for Slurm as they are: --cpus-per-task=3, --mem-per-cpu=10M; these have no effect: --wait\n")
+	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these are for Slurm: --mem-per-cpu=10M, --cpus-per-task=3; these have no effect: --wait\n")
 	checkEqual(t, "wait", c.runGPUard("wait", "1").code, 0)
 	checkEqual(t, "output", c.runGPUard("logs", "1").out, "0,1, 3, 10\n")
 
 	got = c.runGPUard("submit", "-q", "--hold", "--machine", "demo", script)
-	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these have no effect: --wait, --cpus-per-task=3, --mem-per-cpu=10M\n")
+	checkContains(t, got.err, "count as --gpus=2 '--model=*a100*'; these have no effect: --wait, --mem-per-cpu=10M, --cpus-per-task=3\n")
 }
 
 // TestSlurmSameCommands: a service of a gpuard.yaml is handed in, listed, followed and waited for by the same four commands

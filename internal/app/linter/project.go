@@ -69,9 +69,9 @@ func has(dir string, names ...string) bool {
 	})
 }
 
-// isCopied reports whether a folder belongs to a copy of another project's program, which has the name of one that is
+// isKeptAside reports whether a folder belongs to a copy of another project's program, which has the name of one that is
 // copied often, and is installed by itself; or to what is put away.
-func (p *project) isCopied(dir string) bool {
+func (p *project) isKeptAside(dir string) bool {
 	if dir == p.root || dir == filepath.Dir(dir) {
 		return false
 	}
@@ -80,7 +80,7 @@ func (p *project) isCopied(dir string) bool {
 		name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(dir)), "-main"), "-master")
 		isOthers := slices.Contains(strings.Fields(copiedOften), name)
 		isPutAway := slices.Contains([]string{"archive", "archived", "deprecated", "obsolete"}, name)
-		copied = isPutAway || isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
+		copied = isPutAway || isOthers && has(dir, "setup.py", "pyproject.toml") || p.isKeptAside(filepath.Dir(dir))
 		p.copied[dir] = copied
 	}
 

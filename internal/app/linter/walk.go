@@ -231,7 +231,7 @@ func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 	dir := filepath.Dir(same)
 	of := c.projectOf(dir, below)
 	of.folders[dir] = true
-	c.addFile(sourceFile{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isCopied(dir) || kind == lint.Workflow && !of.runsWorkflows(dir)})
+	c.addFile(sourceFile{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isKeptAside(dir) || kind == lint.Workflow && !of.runsWorkflows(dir)})
 }
 
 // absolute is the whole path of one, or the path itself where the working directory is gone.

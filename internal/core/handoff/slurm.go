@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,19 +18,20 @@ const defaultGrace = 10 * time.Second
 // sbatchScript is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and
 // hold only words that need no quotes; everything that its owner wrote is behind them.
 //
-// Of an option that is there twice the last counts, so those of its owner stand before gpuard's own.
-//
 // --export=NONE keeps the environment of the caller out; it also sets SLURM_EXPORT_ENV=NONE, with which a later srun
 // starts without PATH, hence unset (sbatch(1), --export).
 func sbatchScript(w *Work, site policy.Slurm) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/bash\n")
 
+	own := sbatchDirectives(w, site)
 	for _, option := range w.Directives {
-		b.WriteString("#SBATCH " + option + "\n")
+		if !isSaid(own, option) {
+			b.WriteString("#SBATCH " + option + "\n")
+		}
 	}
 
-	for _, d := range sbatchDirectives(w, site) {
+	for _, d := range own {
 		b.WriteString("#SBATCH --" + d + "\n")
 	}
 
@@ -60,6 +62,18 @@ func sbatchScript(w *Work, site policy.Slurm) string {
 }
 
 func quoteForBash(word string) string { return quoteOneLine(word, shellquote.Sh) }
+
+// repeatsDirective reports whether its owner wrote an option that gpuard writes, too.
+func repeatsDirective(w *Work, site policy.Slurm) bool {
+	own := sbatchDirectives(w, site)
+	return slices.ContainsFunc(w.Directives, func(option string) bool { return isSaid(own, option) })
+}
+
+// isSaid reports whether the directives have an option already, whatever its value.
+func isSaid(directives []string, option string) bool {
+	name, _, _ := strings.Cut(strings.TrimPrefix(option, "--"), "=")
+	return slices.ContainsFunc(directives, func(d string) bool { return strings.HasPrefix(d, name+"=") })
+}
 
 // sbatchDirectives are the options of sbatch, without their dashes.
 func sbatchDirectives(w *Work, site policy.Slurm) []string {

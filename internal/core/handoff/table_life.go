@@ -85,7 +85,9 @@ func batchRows() []row {
 			exactCell("--partition").withException("characters that a directive cannot hold", ignoreSite(func(w *Work) bool { return directiveWord(w.Queue) != w.Queue }), refusedCell("that is no name of a partition", "sinfo lists them")),
 			exactCell("label kueue.x-k8s.io/queue-name").withException("not a name of one", ignoreSite(func(w *Work) bool { return !isDNSLabel(w.Queue) }), refusedCell("that is no name of a queue", "kubectl get localqueues lists them")), refusedCell("Docker has no queues", "leave it out"))},
 		{"Directives", "lines with #SBATCH", func(w *Work) bool { return len(w.Directives) > 0 }, inPods(
-			exactCell("as they are; where gpuard says the same thing, that counts").withException("not options of sbatch in words that need no quotes", ignoreSite(hasOddDirective), refusedCell("a directive cannot hold it", "write options of sbatch such as --account=physics")),
+			exactCell("as they are").
+				withException("not options of sbatch with a value in words that need no quotes", ignoreSite(hasOddDirective), refusedCell("a directive cannot hold it", "write options of sbatch such as --account=physics")).
+				withException("an option that gpuard writes itself, such as --constraint for {mem} or --partition for {queue}", repeatsDirective, approximateCell("without those that gpuard writes itself: --constraint for {mem}, --partition for {queue}")),
 			refusedCell("only Slurm reads them", "leave them out"), refusedCell("only Slurm reads them", "leave them out"))},
 	}
 }

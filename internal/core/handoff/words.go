@@ -184,14 +184,19 @@ func countsFromZero(tasks []int) bool {
 	return true
 }
 
-// hasOddDirective reports an option that is not one word of a directive: Slurm reads blanks, quotes, backslashes and remarks
-// there, and its options for a whole command line.
 func hasOddDirective(w *Work) bool {
-	return slices.ContainsFunc(w.Directives, func(option string) bool {
-		return !strings.HasPrefix(option, "--") || strings.ContainsFunc(option, func(r rune) bool {
-			return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(" \"'\\#", r)
-		})
+	return slices.ContainsFunc(w.Directives, func(option string) bool { return !IsDirective(option) })
+}
+
+// IsDirective reports whether an option with its value is one word of a directive: Slurm reads blanks, quotes, backslashes and
+// remarks there, and takes the word below for the value of an option that has none.
+func IsDirective(option string) bool {
+	name, value, _ := strings.Cut(option, "=")
+	odd := strings.ContainsFunc(option, func(r rune) bool {
+		return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(" \"'\\#", r)
 	})
+
+	return strings.HasPrefix(name, "--") && value != "" && !odd
 }
 
 // directiveWord is a text as a directive of a script can hold it without quotes.

@@ -78,7 +78,7 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 		return wrapper{takes: "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred"}, true
 	case "xvfb-run":
 		return wrapper{takes: "-n -e -f -p -s -w --server-num --error-file --auth-file --xauth-protocol --server-args --wait"}, true
-	case "pipenv", "poetry", "pdm", "rye", "hatch":
+	case "pipenv", "poetry", "pdm", "rye", "hatch", "uv":
 		return wrapper{between: "run"}, true
 	case "strace":
 		return wrapper{takes: "-o -e -p -s -u"}, true

@@ -40,7 +40,7 @@ func (f File) bound(one Finding, about Description) check.Severity {
 func (f File) expects(one Finding) bool {
 	list := strings.HasPrefix(one.Code, "mask-") || one.Code == "port-too-large"
 	if f.Kind != Python && f.Kind != Notebook {
-		return list && isUnitTest(f.Path)
+		return list && isTestName(f.Path)
 	}
 
 	raises := hasWord("environ-not-text set-device-cpu", one.Code)
@@ -49,12 +49,9 @@ func (f File) expects(one Finding) bool {
 	}
 
 	return raises && slices.ContainsFunc(f.Steps, func(s Step) bool {
-		return (s.At == one.At || s.Value.At == one.At) && tried().MatchString(s.Branch)
+		return s.Caught && (s.At == one.At || s.Value.At == one.At)
 	})
 }
-
-// tried is a branch behind a try whose exceptions are caught.
-var tried = lazyRegexp(`t[0-9]+\.0`)
 
 // fewRight is how many of a code have to be right before one that was doubted is let pass.
 const fewRight = 5

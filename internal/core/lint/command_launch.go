@@ -19,11 +19,13 @@ func launchersOnOneMachine(launchers, processes int, at Place) Finding {
 }
 
 // branchSeverity is that of a command under a list from around it: in a branch, which often asks how long the list is, it may
-// never run with this one.
-// Several processes on the one GPU that the same line names are often meant: whether the program shares it, it says itself.
-func branchSeverity(s Step, visible int) check.Severity {
+// never run with this one. A few processes on the one GPU that the same line names may be meant: whether they share it, the
+// program says.
+func branchSeverity(s Step, processes, visible int) check.Severity {
+	const few = 4
 	own := slices.ContainsFunc(commandVariables(s), func(w Step) bool { return slices.Contains(maskVariables(), w.Name) })
-	if s.Maybe && !own || own && visible == 1 {
+	nccl := slices.ContainsFunc(s.Words, func(w Word) bool { return containsAny(strings.ToLower(w.Text), "nccl") })
+	if s.Maybe && !own || own && visible == 1 && processes <= few && !nccl {
 		return check.Info
 	}
 	return ""
@@ -91,7 +93,7 @@ func lookProcesses(f File) (all []Finding) {
 			why = "it counts on GPUs that it does not see"
 		}
 
-		all = append(all, Finding{Finding: check.Finding{Severity: branchSeverity(s, least.count),
+		all = append(all, Finding{Finding: check.Finding{Severity: branchSeverity(s, n, least.count),
 			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}

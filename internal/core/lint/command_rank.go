@@ -40,22 +40,19 @@ func lookPort(f File) (all []Finding) {
 const maxPort = 65535
 
 func lookPortTooLarge(f File) (all []Finding) {
-	// Before PyTorch 1.10 the port was cut to 16 bits, so that the processes met all the same (pytorch/pytorch#67172).
-	// torchrun came with that version.
-	severity, why := check.Error, "the processes cannot meet there, and none starts to work"
-	if slices.ContainsFunc(f.Steps, func(s Step) bool {
-		return slices.ContainsFunc(s.Words, func(w Word) bool { return w.Text == "torch.distributed.launch" })
-	}) {
-		severity, why = check.Info, "from PyTorch 1.10 on the processes cannot meet there, and none starts to work"
-	}
-
 	for _, p := range slices.Concat(meetings(f), meetingsInPython(f)) {
-		if p.number > maxPort {
-			all = append(all, Finding{Finding: check.Finding{Severity: severity, Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
-				Why: why, Do: "choose a port from 1024 to " + strconv.Itoa(maxPort)}, At: p.at})
+		if p.number <= maxPort {
+			continue
 		}
-	}
 
+		severity, why := check.Severity(""), "the processes cannot meet there, and none starts to work"
+		if p.isOld {
+			severity, why = check.Info, "from PyTorch 1.10 on the processes cannot meet there, and none starts to work"
+		}
+
+		all = append(all, Finding{Finding: check.Finding{Severity: severity, Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
+			Why: why, Do: "choose a port from 1024 to " + strconv.Itoa(maxPort)}, At: p.at})
+	}
 	return all
 }
 
@@ -66,15 +63,24 @@ type meeting struct {
 	number int
 	// The meeting is of one process, or another one is chosen when it is taken.
 	alone bool
+	// torch.distributed.launch tells the processes of it. Before PyTorch 1.10, with which torchrun came, a port was cut to 16
+	// bits, so that they met all the same (pytorch/pytorch#67172).
+	isOld bool
+}
+
+// isOldLaunch reports whether a command is torch.distributed.launch.
+func isOldLaunch(s Step) bool {
+	return s.Do == Command && slices.ContainsFunc(s.Words, func(w Word) bool { return w.Text == "torch.distributed.launch" }) && strings.HasPrefix(programOf(s).name, "python")
 }
 
 // meetings are those in the variables and the options of a file.
 func meetings(f File) []meeting {
 	var all []meeting
+	old := slices.ContainsFunc(f.Steps, isOldLaunch) && !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Command && programOf(s).name == "torchrun" })
 	set := func(s Step) {
 		if s.Name == "MASTER_PORT" && isPort(s.Value) {
 			n, _ := strconv.Atoi(s.Value.Text)
-			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == byDefault})
+			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == byDefault, old})
 		}
 	}
 	isNamed, isReplaced := readsMasterPort(f)
@@ -112,7 +118,7 @@ func meetings(f File) []meeting {
 			}
 			if given && isPort(port) {
 				n, _ := strconv.Atoi(port.Text)
-				all = append(all, meeting{v.At, "the processes always meet at port " + port.Text, n, alone})
+				all = append(all, meeting{v.At, "the processes always meet at port " + port.Text, n, alone, isOldLaunch(s)})
 			}
 		}
 	}
@@ -146,11 +152,14 @@ func isTest(file string) bool {
 
 // isUnitTest reports whether a file looks like a test of other code. A program that tests a model is often called test.py.
 func isUnitTest(file string) bool {
-	base := strings.ToLower(path.Base(file))
 	folders := strings.Split(strings.ToLower(path.Dir(file)), "/")
+	return isTestName(file) || path.Base(file) == "conftest.py" || slices.ContainsFunc(folders[max(0, len(folders)-foldersAsked):], func(folder string) bool { return isOneOf(folder, "test", "tests", "testing", "unittests") })
+}
 
-	return strings.HasPrefix(base, "test_") || strings.HasSuffix(strings.TrimSuffix(base, path.Ext(base)), "_test") || base == "conftest.py" ||
-		slices.ContainsFunc(folders[max(0, len(folders)-foldersAsked):], func(folder string) bool { return isOneOf(folder, "test", "tests", "testing", "unittests") })
+// isTestName reports whether a file is called as tests are.
+func isTestName(file string) bool {
+	base := strings.ToLower(path.Base(file))
+	return strings.HasPrefix(base, "test_") || strings.HasSuffix(strings.TrimSuffix(base, path.Ext(base)), "_test")
 }
 
 // foldersAsked is how many folders above a file say what it is for; the others may be anybody's.

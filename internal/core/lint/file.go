@@ -134,6 +134,8 @@ type Step struct {
 	// expression, m the program itself); "!" when the arm ends with return, break or continue, "!!" when it ends the
 	// program.
 	Branch string
+	// Python: a TypeError or ValueError that it raises is caught, and goes no further.
+	Caught bool
 	// Script: its first byte is At; bytes before each further line in the file; -1: places within it are unknown, and
 	// all are At.
 	Indent int

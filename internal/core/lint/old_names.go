@@ -45,16 +45,20 @@ func lookOldPyTorchName(f File) []Finding {
 }
 
 // olderGPU is how batch jobs call GPUs of a compute capability below 8.0.
-var olderGPU = lazyRegexp(`(?i)\b(k[248]0|m[46]0|p100|p40|v100|t4|titan\w*|gtx\w*|rtx_?[25]0\w*|quadro\w*)\b`)
+var olderGPU = lazyRegexp(`(?i)\b(k[248]0|m[46]0|p100|p40|v100|t4|titan\w*|gtx\w*|rtx_?20\d\d\w*)\b`)
 
 func lookOldProfiler(a indexedFile, _ int, s Step) (all []Finding) {
-	if slices.ContainsFunc(a.Steps, func(s Step) bool { return s.Do == Setting && olderGPU().MatchString(s.Value.Text) }) {
+	if s.Do != Command || len(s.Words) < 2 || path.Base(s.Words[0].Text) != "nvprof" || hasWord("--version --help -h -V", s.Words[1].Text) {
 		return nil
 	}
-	if s.Do == Command && len(s.Words) > 1 && path.Base(s.Words[0].Text) == "nvprof" && !hasWord("--version --help -h -V", s.Words[1].Text) {
-		all = append(all, Finding{Finding: check.Finding{Seen: "nvprof supports no GPU of compute capability 8.0 or higher",
-			Why: "on an A100, an RTX 30 and later its profile has no kernels", Do: "use nsys profile, or ncu for single kernels"}, At: s.At})
+
+	asksForOlder := slices.ContainsFunc(a.Steps, func(s Step) bool {
+		return s.Do == Setting && containsAny(s.Name, "gres", "gpus", "constraint", "partition") && olderGPU().MatchString(s.Value.Text)
+	})
+	if asksForOlder {
+		return nil
 	}
 
-	return all
+	return []Finding{{Finding: check.Finding{Seen: "nvprof supports no GPU of compute capability 8.0 or higher",
+		Why: "on an A100, an RTX 30 and later its profile has no kernels", Do: "use nsys profile, or ncu for single kernels"}, At: s.At}}
 }

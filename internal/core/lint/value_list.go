@@ -42,8 +42,9 @@ func maskRule(code, why string) Rule {
 			way := readers.findReader(s)
 			if bad && way != readElsewhere {
 				found := maskFinding(s, f, shows, why)
+				asWord := code == codeNoDevice && s.Exported && readers.handed()[s.Name]
 				hidden := f.hides && (namesCPU(file.Path) || namesCPU(s.In))
-				if hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
+				if asWord || hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
 					found.Severity = check.Info
 				}
 

@@ -19,6 +19,8 @@ func hasVendorPrefix(name string) bool {
 
 func lookMisspelt(file File) (all []Finding) {
 	has := sync.OnceValue(func() besides { return newBesides(file) })
+	read := sync.OnceValue(func() map[string]bool { return readNames(file) })
+	choices := sync.OnceValue(func() []deviceChoice { return deviceNumbersOf(file) })
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
@@ -29,9 +31,9 @@ func lookMisspelt(file File) (all []Finding) {
 			switch {
 			case has().sets(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
-			case readsName(file, s.Name):
+			case read()[s.Name]:
 				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
-			case choosesBeyond(file, s):
+			case isChosenBeyond(choices(), s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
 			case isSameWithout(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the program would use the same GPUs with the right name"
@@ -71,22 +73,55 @@ func (b besides) sets(s Step, name string) bool {
 		slices.ContainsFunc(b.together[s.At], func(w Step) bool { return w.Name == name && w.Value.Raw == s.Value.Raw })
 }
 
-// readsName reports whether the file itself reads a variable, so that it may be one of its own.
-func readsName(file File, name string) bool {
-	return slices.ContainsFunc(file.Steps, func(s Step) bool {
-		fromArgument := slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Value.From == name })
-		return fromArgument || s.Do == Set && s.Name != name && s.Value.From == name || takesVariable(s, name)
-	})
+// readNames are the variables that a file itself reads, in its commands and values.
+func readNames(file File) map[string]bool {
+	all := map[string]bool{}
+	add := func(v Value) {
+		all[v.From] = true
+		for _, found := range expanded().FindAllStringSubmatch(v.Raw, -1) {
+			all[found[1]] = true
+		}
+	}
+
+	for _, s := range file.Steps {
+		for _, a := range s.Args {
+			all[a.Value.From] = true
+		}
+		for _, set := range slices.Concat(commandVariables(s), []Step{s}) {
+			if set.Do == Set && set.Value.From != set.Name {
+				add(set.Value)
+			}
+		}
+		if len(s.Words) > 0 && hasWord("[ [[ test echo printf", s.Words[0].Text) {
+			continue
+		}
+		for _, w := range s.Words {
+			if !w.Known {
+				add(w)
+			}
+		}
+	}
+
+	return all
 }
 
-// choosesBeyond reports whether the program chooses a device by a number that the list which was meant would not have, or by the
-// very value: it works because nothing reads that list.
-func choosesBeyond(file File, set Step) bool {
+var expanded = lazyRegexp(`\$\{?([A-Za-z_]\w*)`)
+
+// deviceNumbersOf are the devices that a program chooses by number, and the values that it chooses by.
+func deviceNumbersOf(file File) (all []deviceChoice) {
+	for _, s := range file.Steps {
+		all = append(all, s.deviceChoices()...)
+	}
+	return all
+}
+
+// isChosenBeyond reports whether all choices are of devices that a list would not have, or are made by the very value of it: the
+// program works because nothing reads that list.
+func isChosenBeyond(choices []deviceChoice, set Step) bool {
 	n, counted := countDevices(set.Value)
-	return slices.ContainsFunc(file.Steps, func(s Step) bool {
-		return slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool {
-			return counted && n > 0 && c.index >= n || !set.Value.Known && set.Value.From != "" && c.value.From == set.Value.From
-		})
+	return len(choices) > 0 && !slices.ContainsFunc(choices, func(c deviceChoice) bool {
+		beyond := counted && n > 0 && c.index >= n
+		return !beyond && (set.Value.Known || set.Value.From == "" || c.value.From != set.Value.From)
 	})
 }
 

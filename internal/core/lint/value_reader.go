@@ -96,12 +96,10 @@ func (r readers) findReader(s Step) readerKind {
 
 	switch {
 	case r.lost()[s.At]:
-		// Likewise.
+		// No program runs behind it, and that is said.
 		return readElsewhere
-	case f.Kind == Dockerfile && s.How == "ENV" && !r.kept()[s.At]:
+	case f.Kind == Dockerfile && s.How == "ENV" && !r.kept()[s.At] && !f.computesIn(s.In):
 		// A stage that only builds.
-		return readPerhaps
-	case s.Exported && r.handed()[s.Name]:
 		return readPerhaps
 	}
 
@@ -146,11 +144,16 @@ func (r readers) mayBeDealtOut(s Step) bool {
 	switch {
 	case hasWord("bash sh zsh dash ksh source .", name), strings.HasSuffix(name, ".sh"):
 		return true
-	case strings.HasPrefix(name, "python"), strings.Contains(start, "/"):
+	case strings.HasPrefix(name, "python"), strings.Contains(start, "/"), hasWord("ipython jupyter jupyter-lab jupyter-notebook", name), slices.ContainsFunc(texts, func(w string) bool { return strings.HasSuffix(w, ".py") }):
 		return false
 	}
 
 	return launchers.ReadCommand(texts, nil).Program == ""
+}
+
+// computesIn reports whether a stage of an image starts a program that uses GPUs.
+func (f File) computesIn(stage string) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.In == stage && s.Do == Command && programOf(s).usesGPUs() })
 }
 
 // handedToContainers are the list variables that a command gives to a container runtime under another name.

@@ -293,11 +293,11 @@ func isBeingStarted(p sys.Process) bool {
 		return false
 	}
 
+	// An orphan of the command may never become another program either, and starts more of its kind.
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
 	own, err2 := os.Readlink("/proc/self/exe")
 
-	// An orphan of the command may never become another program either, and starts more of its kind.
-	return err != nil || err2 != nil || program == own
+	return err == nil && err2 == nil && program == own
 }
 
 // reapSignalled reaps, without the delay of bury, the processes that were signalled to end and are children of this one

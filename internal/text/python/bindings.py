@@ -64,12 +64,13 @@ class Bindings(object):
             return
         if not isinstance(value, ast.IfExp):
             return self.set(target, self.key(target), value, "os.environ[]")
-        self.narrow(value.test)
+        kept = self.narrow(value.test)
         before, arm = self.branch, "%si%d" % (self.branch, self.number())
         for i, v in enumerate((value.body, value.orelse)):
             self.branch = "%s.%d/" % (arm, i)
             self.set(target, self.key(target), v, "os.environ[]")
         self.branch = before
+        self.widen(kept)
 
     def change(self, where, key, value):
         """name[key] = value: of a dict that may become the environment of a child."""

@@ -94,7 +94,7 @@ class Calls(object):
             return
         self.method(node, name)
         if root in LIBRARIES:
-            if name.startswith(QUIET) and not any(k.arg in DEVICE_WORDS for k in node.keywords):
+            if name.startswith(QUIET) and "Parallel" not in name and not any(k.arg in DEVICE_WORDS for k in node.keywords):
                 return
         elif root == "":
             if name[1:] not in METHODS and not any(k.arg in DEVICE_WORDS for k in node.keywords):

@@ -19,7 +19,8 @@ ENVIRON = ("os.environ", "os.environb")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What tells how many devices there are.
 DEVICE_COUNTS = set("device_count local_device_count getDeviceCount list_physical_devices list_logical_devices get_num_gpus".split())
-# What catches the exceptions of the block below it.
+# What a wrong value raises, and what catches the exceptions of the block below it.
+WRONG_VALUE = set("TypeError ValueError Exception BaseException".split())
 CATCHERS = set("raises assertRaises assertRaisesRegex suppress".split())
 # Methods that change a list.
 CHANGERS = set("append extend insert remove pop clear".split())
@@ -62,6 +63,7 @@ class Scope(object):
         self.names = {}
         self.often = set()
         self.changes = 0
+        self.rebound = set()  # since somebody emptied it
 
     def find(self, name):
         scope, here = self, True
@@ -72,6 +74,7 @@ class Scope(object):
         return None
 
     def bind(self, name, what, sure):
+        self.rebound.add(name)
         if name in self.names:
             self.often.add(name)
             if what is UNKNOWN or not sure and not isinstance(what, Alias):

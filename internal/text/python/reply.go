@@ -25,6 +25,7 @@ type replyStep struct {
 	At     replySpan     `json:"at"`
 	In     string        `json:"in"`
 	Branch string        `json:"branch"`
+	Caught bool          `json:"caught"`
 	How    string        `json:"how"`
 	Value  *replyValue   `json:"value"`
 	Args   []replyValue  `json:"args"`
@@ -73,7 +74,7 @@ func (r reply) toSteps(f Source) []lint.Step {
 type stepWriter struct{ texts map[int]*cellText }
 
 func (w stepWriter) toStep(s replyStep) lint.Step {
-	out := lint.Step{Do: s.Do, Name: s.Name, At: w.toPlace(s.At), In: s.In, Branch: s.Branch, How: s.How, Maybe: s.Branch != "" && !isMainBranch(s.Branch)}
+	out := lint.Step{Do: s.Do, Name: s.Name, At: w.toPlace(s.At), In: s.In, Branch: s.Branch, Caught: s.Caught, How: s.How, Maybe: s.Branch != "" && !isMainBranch(s.Branch)}
 	if s.Value != nil {
 		out.Value, out.Type = w.toValue(*s.Value), s.Value.Type
 	}

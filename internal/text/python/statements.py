@@ -10,6 +10,8 @@ class Statements(object):
             step["in"] = self.inside
         if self.branch:
             step["branch"] = self.branch
+        if self.catching:
+            step["caught"] = True
         step.update(more)
         self.out.append(step)
         return step
@@ -93,28 +95,39 @@ class Statements(object):
         return self.count
 
     def narrow(self, test):
-        """A condition is there because a name has other values, too: behind it what the file wrote counts no more. A number
-        stays a number, unless the condition asks for its type."""
+        """A condition is there because a name has other values, too: within it what the file wrote does not count. A number
+        stays a number, unless the condition asks for its type. What was there before is for widen."""
         typed = any(isinstance(x, ast.Call) and isinstance(x.func, ast.Name) and x.func.id in ("isinstance", "type") for x in ast.walk(test))
-        given = [x.target.id for x in ast.walk(test) if NAMED and isinstance(x, NAMED)]
+        given = set(x.target.id for x in ast.walk(test) if NAMED and isinstance(x, NAMED))
+        kept = []
         for x in ast.walk(test):
             name = self.path(x) if isinstance(x, (ast.Name, ast.Attribute)) else None
-            if name in given:
+            known = self.scope.find(name) if name and name not in given else None
+            if isinstance(known, (Known, Computed, Words)):
+                kind = "list" if isinstance(known, Words) else known.kind
+                falsy = isinstance(known, Known) and known.text in ("", "0", "False")
+                now = UNKNOWN if typed and kind or kind == "None" or falsy else Computed(name, kind) if isinstance(known, Known) else known
+            else:
+                now = UNKNOWN if known is None and name and typed and name.split(".")[-1] in self.options else known
+            if now is not known:
+                kept.append((name, self.scope.names.get(name), now))
+                self.scope.names[name] = now
+        return kept
+
+    def widen(self, kept, *arms):
+        """Behind a condition a name is what it was before, unless an arm gave it another value, or ended there."""
+        if any(a and self.leaves(a) for a in arms):
+            return
+        for name, before, now in reversed(kept):
+            if self.scope.names.get(name) is not now:
                 continue
-            known = self.scope.find(name) if name else None
-            if not isinstance(known, (Known, Computed, Words)):
-                if name and typed and name.split(".")[-1] in self.options:
-                    self.scope.bind(name, UNKNOWN, True)
-                continue
-            kind = "list" if isinstance(known, Words) else known.kind
-            if typed and kind or kind == "None" or isinstance(known, Known) and known.text in ("", "0", "False"):
-                self.scope.bind(name, UNKNOWN, True)
-            elif isinstance(known, Known):
-                self.scope.bind(name, Computed(name, kind), True)
+            if before is None:
+                self.scope.names.pop(name)
+            else:
+                self.scope.names[name] = before
 
     def do_if(self, s):
         self.expression(s.test)
-        self.narrow(s.test)
         test = s.test
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             sides = (test.left, test.comparators[0])
@@ -124,6 +137,7 @@ class Statements(object):
         never = self.dotted(test) in ("typing.TYPE_CHECKING", "TYPE_CHECKING") or constant(test) in ("False", "0")
         if constant(test) in ("True", "1"):
             return self.block(s.body)
+        kept = self.narrow(test)
         n = self.number()
         before = self.asking
         if "environ" in self.hints or "getenv" in self.hints:
@@ -132,6 +146,7 @@ class Statements(object):
             self.arm(letter, n, 0, s.body)
         self.arm(letter, n, 1, s.orelse)
         self.asking = before
+        self.widen(kept, s.body, s.orelse)
 
     def counts(self, test):
         """Whether a condition asks how many devices there are."""
@@ -145,9 +160,9 @@ class Statements(object):
     def do_loop(self, s):
         if isinstance(s, ast.While):
             self.expression(s.test)
-            self.narrow(s.test)
             if constant(s.test) in ("True", "1"):
                 return self.block(s.body)
+            kept = self.narrow(s.test)
         else:
             self.expression(s.iter)
             self.forget(s.target)
@@ -160,6 +175,8 @@ class Statements(object):
         n = self.number()
         self.arm("l", n, 0, s.body)
         self.arm("l", n, 1, s.orelse)
+        if isinstance(s, ast.While):
+            self.widen(kept)
 
     def pairs(self, s):
         """for k, v in {...}.items(): its body certainly runs."""
@@ -179,19 +196,28 @@ class Statements(object):
 
     def do_try(self, s):
         n = self.number()
+        catching, self.catching = self.catching, self.catching or any(self.catches(h) for h in s.handlers)
         self.arm("t", n, 0, s.body)
-        before = dict(self.scope.names)
+        self.catching = catching
+        seen, self.scope.rebound = self.scope.rebound, set()
         for i, h in enumerate(s.handlers):
             if h.type is not None:
                 self.expression(h.type)
             self.arm("t", n, i + 1, h.body)
-        for name, what in list(self.scope.names.items()):
-            if what is not before.get(name):  # whether it ran is not known
-                self.scope.bind(name, UNKNOWN, True)
+        rebound, self.scope.rebound = self.scope.rebound, seen
+        for name in rebound:  # whether the handler ran is not known
+            self.scope.bind(name, UNKNOWN, True)
         self.arm("t", n, 0, s.orelse)
         before, self.cleaning = self.cleaning, True
         self.block(s.finalbody)
         self.cleaning = before
+
+    def catches(self, handler):
+        """Whether a handler ends what a wrong value raises."""
+        if handler.type is None:
+            return not self.leaves(handler.body).endswith("!!")
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        return any(self.dotted(k) in WRONG_VALUE for k in kinds) and self.leaves(handler.body) != "!!"
 
     def do_with(self, s):
         for item in s.items:
@@ -199,9 +225,10 @@ class Statements(object):
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, item.context_expr)
         made = [item.context_expr for item in s.items if isinstance(item.context_expr, ast.Call)]
-        if any(getattr(c.func, "attr", getattr(c.func, "id", "")) in CATCHERS for c in made):
-            return self.arm("t", self.number(), 0, s.body)
+        before = self.catching
+        self.catching = before or any(getattr(c.func, "attr", getattr(c.func, "id", "")) in CATCHERS and any(self.dotted(k) in WRONG_VALUE for a in c.args for k in (a.elts if isinstance(a, ast.Tuple) else [a])) for c in made)
         self.block(s.body)
+        self.catching = before
 
     def do_match(self, s):
         self.expression(s.subject)

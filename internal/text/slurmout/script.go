@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/shellquote"
 )
@@ -62,6 +63,10 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 
 	a.Type, a.Cluster, a.Without = asked.kind, asked.cluster, asked.without
 	asked.makeFlags(&a)
+	if asked.cores > 0 || asked.tasks > 1 {
+		// The job is one task there, with the cores of all.
+		a.Cluster = append(a.Cluster, "--cpus-per-task="+strconv.Itoa(max(1, asked.cores)*max(1, asked.tasks)))
+	}
 
 	return a, nil
 }
@@ -76,8 +81,10 @@ type request struct {
 	// Gpus were asked for.
 	isCounted bool
 	tasks     int
-	cluster   []string
-	without   []string
+	// Cores of each task; 0 is not said.
+	cores   int
+	cluster []string
+	without []string
 }
 
 // makeFlags makes the flags.
@@ -127,26 +134,7 @@ func splitOption(word string) (name, value string, given bool) {
 func (r *request) readOption(name, value, written string) (err error) {
 	switch name {
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
-		count, model, found, err := readGPUs(name, value)
-		if err != nil {
-			return err
-		}
-
-		if rest := withoutGPUs(value); name == "gres" && rest != "" {
-			if found {
-				written = "--gres=" + rest
-			}
-			r.readClusterOption(name, rest, written)
-		}
-		if !found {
-			return nil
-		}
-
-		r.gpus, r.kind, r.isCounted, r.isPerTask = count, model, true, name == "gpus-per-task"
-		delete(r.flags, "model")
-		if model != "" {
-			r.flags["model"] = "*" + strings.ReplaceAll(model, "_", "*") + "*"
-		}
+		return r.readGPUOption(name, value, written)
 	case "array":
 		r.flags["array"], err = readArray(value)
 	case "time":
@@ -171,6 +159,11 @@ func (r *request) readOption(name, value, written string) (err error) {
 		}
 	case "dependency", "begin":
 		return errors.New("gpuard knows other jobs only by its own numbers, and no time of day; write gpuard submit --after N, or --hold")
+	case "cpus-per-task":
+		r.cores, err = strconv.Atoi(value)
+		if err != nil || r.cores < 1 {
+			return errors.New("write a number, such as 8")
+		}
 	case "ntasks", "ntasks-per-node":
 		r.tasks, err = strconv.Atoi(value)
 		if err != nil || r.tasks < 1 {
@@ -185,18 +178,42 @@ func (r *request) readOption(name, value, written string) (err error) {
 	return err
 }
 
+// readGPUOption adds the GPUs, and what else an option --gres asks for.
+func (r *request) readGPUOption(name, value, written string) error {
+	count, model, found, err := readGPUs(name, value)
+	if err != nil {
+		return err
+	}
+
+	if rest := withoutGPUs(value); name == "gres" && rest != "" {
+		if found {
+			written = "--gres=" + rest
+		}
+		r.readClusterOption(name, rest, written)
+	}
+	if !found {
+		return nil
+	}
+
+	r.gpus, r.kind, r.isCounted, r.isPerTask = count, model, true, name == "gpus-per-task"
+	delete(r.flags, "model")
+	if model != "" {
+		r.flags["model"] = "*" + strings.ReplaceAll(model, "_", "*") + "*"
+	}
+
+	return nil
+}
+
 // readClusterOption adds an option that has no counterpart here. Those of the list say what of a cluster the job needs and
 // who pays for it; the others would change how the job is handed in, or what gpuard itself says of it.
 func (r *request) readClusterOption(name, value, written string) {
-	known := []string{"account", "constraint", "cpus-per-gpu", "cpus-per-task", "exclude", "exclusive", "gres", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
+	known := []string{"account", "constraint", "cpus-per-gpu", "exclude", "exclusive", "gres", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
 		"mem-per-gpu", "nodelist", "partition", "qos", "reservation", "threads-per-core", "tmp"}
 
-	option := "--" + name
-	if value != "" {
-		option += "=" + value
-	}
-
-	if slices.Contains(known, name) && !strings.ContainsAny(option, " \t\"'\\#") {
+	// Alone it gives the job every GPU of its nodes, however many were asked for.
+	alone := name == "exclusive" && value != "user" && value != "mcs"
+	option := "--" + name + "=" + value
+	if slices.Contains(known, name) && !alone && handoff.IsDirective(option) {
 		r.cluster = append(r.cluster, option)
 		return
 	}

@@ -174,7 +174,7 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 		w.Type, w.Spec.Model = kind, ""
 	}
 
-	w.Directives = lines.directivesFor(cmd, t == handoff.Slurm)
+	w.Directives = lines.directivesFor(t == handoff.Slurm)
 	lines.sayTo(p, w.Directives)
 
 	err = addVariables(p, &w, o.env)

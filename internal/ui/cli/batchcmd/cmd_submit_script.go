@@ -125,12 +125,12 @@ func (l *slurmLines) gpuType() string {
 	return ""
 }
 
-// directivesFor are the options that Slurm gets as they are, and none where the job goes elsewhere. A memory of the GPU is
-// asked for by --constraint, of which a script has one.
-func (l *slurmLines) directivesFor(cmd *cobra.Command, isSlurm bool) []string {
-	return slices.DeleteFunc(slices.Clone(l.cluster), func(option string) bool {
-		return !isSlurm || strings.HasPrefix(option, "--constraint=") && flagset.IsSet(cmd, "mem") || strings.HasPrefix(option, "--partition=") && flagset.IsSet(cmd, "queue")
-	})
+// directivesFor are the options that Slurm gets as they are, and none where the job goes elsewhere.
+func (l *slurmLines) directivesFor(isSlurm bool) []string {
+	if !isSlurm {
+		return nil
+	}
+	return l.cluster
 }
 
 // sayTo says which of the lines count as what, where the directives are handed on.
@@ -148,7 +148,7 @@ func (l *slurmLines) sayTo(p *cli.Program, directives []string) {
 	}
 
 	if len(directives) > 0 {
-		says = append(says, "are for Slurm as they are: "+strings.Join(directives, ", "))
+		says = append(says, "are for Slurm: "+strings.Join(directives, ", "))
 	}
 
 	if len(without) > 0 {
