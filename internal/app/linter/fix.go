@@ -172,24 +172,25 @@ func (a *fixAttempt) judgeText(again *fileReading, accepted bool) {
 }
 
 // isBetter reports whether the new text is as readable as the old, has as many findings less as were mended, and no more
-// of any kind.
+// of any kind but remarks, such as on a list that could not be read before.
 func (a *fixAttempt) isBetter(found []lint.Finding, again *fileReading) bool {
 	if again.skipped != "" || again.unread || !again.isMendable() {
 		return false
 	}
 
-	left := map[string]int{}
+	left, mended := map[string]int{}, map[string]bool{}
 	for i, f := range found {
 		left[f.Code]++
 		if a.chosen[i] {
 			left[f.Code]--
+			mended[f.Code] = true
 		}
 	}
 
 	now, _ := again.applyRules()
 	for _, f := range now {
 		left[f.Code]--
-		if left[f.Code] < 0 {
+		if left[f.Code] < 0 && (f.Severity.Bad() || mended[f.Code]) {
 			return false
 		}
 	}

@@ -227,7 +227,7 @@ func TestFix(t *testing.T) {
 		"windows.sh": "export CUDA_VISIBLE_DEVICES=0-3\r\npython train.py\r\n",
 		"latin.sh":   "# caf\xe9\n" + bad,
 		"locked.sh":  bad,
-		"Dockerfile": "FROM a\nENV CUDA_VISIBLE_DEVICES=0-3\nCMD [\"python\", \"train.py\"]\n", // mending one finding makes another
+		"Dockerfile": "FROM a\nENV CUDA_VISIBLE_DEVICES=0-3\nCMD [\"python\", \"train.py\"]\n", // mending the error leaves a remark
 		"train.py":   "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0 1'\nimport torch\n",
 	})
 	if err := os.Chmod(filepath.Join(root, "run.sh"), 0o750); err != nil {
@@ -238,7 +238,8 @@ func TestFix(t *testing.T) {
 	}
 	before := texts(t, root)
 	r := look(t, true, root)
-	want := map[string]string{"run.sh": "#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py\n", "train.py": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\nimport torch\n"}
+	want := map[string]string{"run.sh": "#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py\n", "train.py": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\nimport torch\n",
+		"Dockerfile": "FROM a\nENV CUDA_VISIBLE_DEVICES=0,1,2,3\nCMD [\"python\", \"train.py\"]\n"}
 	for name, text := range texts(t, root) {
 		expected := before[name]
 		if w, changes := want[name]; changes {
@@ -259,7 +260,7 @@ func TestFix(t *testing.T) {
 	}
 	for _, f := range r.Findings {
 		name := filepath.Base(f.Path)
-		if _, changed := want[name]; changed != f.Fixed && name != "windows.sh" {
+		if _, changed := want[name]; changed != f.Fixed && name != "windows.sh" && f.Severity.Bad() {
 			t.Errorf("%s: %s: fixed %v", name, f.Code, f.Fixed)
 		}
 		if f.Fixable != f.Fixed && name != "locked.sh" {

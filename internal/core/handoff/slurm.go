@@ -72,7 +72,7 @@ func repeatsDirective(w *Work, site policy.Slurm) bool {
 // isSaid reports whether the directives have an option already, whatever its value.
 func isSaid(directives []string, option string) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(option, "--"), "=")
-	return slices.ContainsFunc(directives, func(d string) bool { return strings.HasPrefix(d, name+"=") })
+	return slices.ContainsFunc(directives, func(d string) bool { return d == name || strings.HasPrefix(d, name+"=") })
 }
 
 // sbatchDirectives are the options of sbatch, without their dashes.
@@ -105,7 +105,7 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 	list = append(list, timeDirectives(w)...)
 	add(w.Spec.Nice > 0, "nice=%d", w.Spec.Nice)
 	add(w.Care.Retries > 0, "requeue")
-	add(w.Care.Retries == 0, "no-requeue")
+	add(w.Care.Retries == 0 && !slices.Contains(w.Directives, Requeue), "no-requeue")
 	add(w.Held, "hold")
 	add(len(w.Array.Tasks) > 0, "array=%s%s", prose.Ranges(w.Array.Tasks, ","), arrayLimit(w.Array.Most))
 	add(len(w.After) > 0, "dependency=%s", dependencyList(w.After))

@@ -87,7 +87,7 @@ func batchRows() []row {
 		{"Directives", "lines with #SBATCH", func(w *Work) bool { return len(w.Directives) > 0 }, inPods(
 			exactCell("as they are").
 				withException("not options of sbatch with a value in words that need no quotes", ignoreSite(hasOddDirective), refusedCell("a directive cannot hold it", "write options of sbatch such as --account=physics")).
-				withException("an option that gpuard writes itself, such as --constraint for {mem} or --partition for {queue}", repeatsDirective, approximateCell("without those that gpuard writes itself: --constraint for {mem}, --partition for {queue}")),
+				withException("an option that gpuard writes itself, such as --constraint for {mem}, --partition for {queue} or --output for {log}", repeatsDirective, approximateCell("without those that gpuard writes itself: --constraint for {mem}, --partition for {queue}, --output for {log}")),
 			refusedCell("only Slurm reads them", "leave them out"), refusedCell("only Slurm reads them", "leave them out"))},
 	}
 }

@@ -196,8 +196,11 @@ func IsDirective(option string) bool {
 		return r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(" \"'\\#", r)
 	})
 
-	return strings.HasPrefix(name, "--") && value != "" && !odd
+	return option == Requeue || strings.HasPrefix(name, "--") && value != "" && !odd
 }
+
+// Requeue is the one option without a value that a script's owner may write.
+const Requeue = "--requeue"
 
 // directiveWord is a text as a directive of a script can hold it without quotes.
 func directiveWord(text string) string {

@@ -55,6 +55,14 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 				value, written, words = words[0], written+" "+words[0], words[1:]
 			}
 
+			if strings.HasPrefix(written, "--") {
+				whole, meant, known := wholeName(name)
+				if !known && meant != "" {
+					written += " (which sbatch does not know; did you mean --" + meant + "?)"
+				}
+				name = whole
+			}
+
 			if err := asked.readOption(name, value, written); err != nil {
 				return a, fmt.Errorf("line %d: cannot read %s: %w", number, written, err)
 			}
@@ -116,7 +124,7 @@ func splitOption(word string) (name, value string, given bool) {
 	}
 
 	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks", "-d": "dependency", "-b": "begin", "-H": "hold",
-		"-A": "account", "-C": "constraint", "-L": "licenses", "-c": "cpus-per-task", "-p": "partition", "-q": "qos", "-w": "nodelist", "-x": "exclude"}
+		"-A": "account", "-C": "constraint", "-L": "licenses", "-c": "cpus-per-task", "-o": "output", "-p": "partition", "-q": "qos", "-w": "nodelist", "-x": "exclude"}
 	if len(word) < 2 {
 		return word, "", true
 	}
@@ -143,8 +151,12 @@ func (r *request) readOption(name, value, written string) (err error) {
 			return err
 		}
 		delete(r.flags, "timeout")
+		r.cluster = slices.DeleteFunc(r.cluster, func(option string) bool { return option == unlimited })
 		if limit > 0 {
 			r.flags["timeout"] = pick.DurationText(limit)
+		} else {
+			// Else the partition's own limit counts there.
+			r.cluster = append(r.cluster, unlimited)
 		}
 	case "job-name":
 		if value == "" {
@@ -170,13 +182,16 @@ func (r *request) readOption(name, value, written string) (err error) {
 			return errors.New("write a number, such as 4")
 		}
 		if r.tasks > 1 {
-			r.without = append(r.without, written)
+			r.without = append(r.without, written+" (the job is one task)")
 		}
 	default:
 		r.readClusterOption(name, value, written)
 	}
 	return err
 }
+
+// unlimited is the time of a job without a limit.
+const unlimited = "--time=UNLIMITED"
 
 // readGPUOption adds the GPUs, and what else an option --gres asks for.
 func (r *request) readGPUOption(name, value, written string) error {
@@ -208,12 +223,16 @@ func (r *request) readGPUOption(name, value, written string) error {
 // who pays for it; the others would change how the job is handed in, or what gpuard itself says of it.
 func (r *request) readClusterOption(name, value, written string) {
 	known := []string{"account", "constraint", "cpus-per-gpu", "exclude", "exclusive", "gres", "licenses", "mail-type", "mail-user", "mem", "mem-per-cpu",
-		"mem-per-gpu", "nodelist", "partition", "qos", "reservation", "threads-per-core", "tmp"}
+		"mem-per-gpu", "nodelist", "open-mode", "output", "partition", "qos", "reservation", "signal", "threads-per-core", "tmp"}
 
 	// Alone it gives the job every GPU of its nodes, however many were asked for.
 	alone := name == "exclusive" && value != "user" && value != "mcs"
 	option := "--" + name + "=" + value
-	if slices.Contains(known, name) && !alone && handoff.IsDirective(option) {
+	if name == "requeue" && value == "" {
+		option = handoff.Requeue
+	}
+
+	if option == handoff.Requeue || slices.Contains(known, name) && !alone && handoff.IsDirective(option) {
 		r.cluster = append(r.cluster, option)
 		return
 	}

@@ -3,6 +3,7 @@ package batchcmd
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/run"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
@@ -190,6 +192,13 @@ func commandWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	}
 
 	if t == handoff.Slurm {
+		if !w.Spec.StartsTorchrun() {
+			err = refuseBareFile(args[0])
+		}
+		if err != nil {
+			return w, err
+		}
+
 		w.Folder, err = thisFolder()
 		if err != nil {
 			return w, err
@@ -197,6 +206,21 @@ func commandWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	}
 
 	return w, judgeAway(p, cmd, t, w.Spec)
+}
+
+// refuseBareFile refuses the name of a file of this folder that no node would find as a command.
+func refuseBareFile(command string) error {
+	if strings.Contains(command, "/") {
+		return nil
+	}
+
+	info, err := os.Stat(command)
+	if err == nil && info.Mode().IsRegular() {
+		_, err = userqueue.FindProgram(command)
+		return err
+	}
+
+	return nil
 }
 
 // judgeAway refuses a command that surely uses other GPUs than those that the engine gives it, in the words of gpuard
