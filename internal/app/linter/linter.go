@@ -60,6 +60,8 @@ type UnreadPassage struct {
 	Path string `json:"path"` // of the file
 	// How many were passed over.
 	Lines int `json:"lines"`
+	// The first of them; 0 is not known.
+	First int `json:"first"`
 }
 
 // Omission is something that was not done with a file.
@@ -183,7 +185,7 @@ func (r *Report) addFile(one *fileReading) {
 
 	r.Files++
 	if one.file.Unread > 0 {
-		r.Partial = append(r.Partial, UnreadPassage{one.path, one.file.Unread})
+		r.Partial = append(r.Partial, UnreadPassage{one.path, one.file.Unread, one.file.FirstUnread})
 	}
 
 	found, silenced := one.applyRules()

@@ -51,6 +51,8 @@ type File struct {
 	// Lines that the reader passed over, because they are not in the grammar that it knows; the places of all others
 	// are exact.
 	Unread int
+	// The line of the first of them; 0 where the reader does not know.
+	FirstUnread int
 
 	// The file where a script that conda runs on activation should be undone; "" for any other.
 	UndoPath string

@@ -58,10 +58,12 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 				continue
 			}
 			count = countNonEmpty(text[from:to])
+			r.noteUnread(text, from)
 			blankOut(text[from:to])
 		}
 
 		if count == 0 {
+			r.noteUnread(text, from)
 			r.unread += countNonEmpty(text[from:])
 			if endless {
 				document = r.unread
@@ -78,6 +80,13 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 	}
 
 	return nil
+}
+
+// noteUnread keeps the line of the first passage that is passed over.
+func (r *reader) noteUnread(text []byte, from int) {
+	if r.firstUnread == 0 {
+		r.firstUnread = 1 + bytes.Count(text[:from], []byte("\n"))
+	}
 }
 
 // parseStatements parses up to the first fault, or to the end. before is the number of lines before the text.

@@ -14,7 +14,9 @@ type reader struct {
 	// What is added to an offset of the tree for one in src.
 	shift  int
 	unread int // lines
-	steps  []lint.Step
+	// The line of the first of them.
+	firstUnread int
+	steps       []lint.Step
 	// What joins the next command.
 	join      string
 	loops     int // seen so far

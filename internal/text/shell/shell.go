@@ -42,7 +42,7 @@ func ReadSteps(name string, src []byte) (lint.File, error) {
 		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
 
-	f.Steps, f.Unread = r.steps, r.unread
+	f.Steps, f.Unread, f.FirstUnread = r.steps, r.unread, r.firstUnread
 
 	return f, nil
 }

@@ -249,3 +249,17 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestFirstUnread: of what is passed over the first line is told.
+func TestFirstUnread(t *testing.T) {
+	for text, want := range map[string]int{
+		"echo a\nif then\nexport CUDA_VISIBLE_DEVICES=0\npython t.py\npython <x> | |\n": 2,
+		"python t.py\npython u.py\npython v.py\necho \"open\n":                          4,
+		"echo a\n": 0,
+	} {
+		f, err := ReadSteps("t.sh", []byte(text))
+		if err != nil || f.FirstUnread != want {
+			t.Errorf("%q: line %d, %v; want %d", text, f.FirstUnread, err, want)
+		}
+	}
+}

@@ -121,15 +121,7 @@ func lintSummary(p *console.Page, r linter.Report) {
 	}
 
 	writeAdvice(p, console.Span{}, console.Normal, text)
-	var unread []string
-	for _, part := range r.Partial {
-		unread = append(unread, part.Path+": "+prose.CountNoun(part.Lines, "line")+" could not be read")
-	}
-
-	for _, o := range r.Skipped {
-		unread = append(unread, o.Path+": "+o.Why)
-	}
-
+	unread := unreadLines(r)
 	for i, text := range unread {
 		if i == 3 && len(unread) > 4 {
 			p.WriteParagraph(console.Normal.Span("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(unread)-i))
@@ -145,4 +137,21 @@ func countText(n int, what string) string {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
+}
+
+// unreadLines says of each file what of it was not read.
+func unreadLines(r linter.Report) (all []string) {
+	for _, part := range r.Partial {
+		line := part.Path + ": " + prose.CountNoun(part.Lines, "line") + " could not be read"
+		if part.First > 0 {
+			line += fmt.Sprintf(", from line %d on", part.First)
+		}
+		all = append(all, line)
+	}
+
+	for _, o := range r.Skipped {
+		all = append(all, o.Path+": "+o.Why)
+	}
+
+	return all
 }
