@@ -212,3 +212,22 @@ func testMend(t *testing.T, all []example) {
 	}
 	t.Logf("%d of %d files were mended", mended, len(all))
 }
+
+// TestAdviceInJob: where a batch job has fewer GPUs than a list names, no right list of that kind is offered.
+func TestAdviceInJob(t *testing.T) {
+	for line, wanted := range map[string]bool{
+		"export CUDA_VISIBLE_DEVICES=0-3": true,
+		"export CUDA_VISIBLE_DEVICES=0-1": false,
+		"export CUDA_VISIBLE_DEVICE=2":    true,
+		"export CUDA_VISIBLE_DEVICE=1":    false,
+	} {
+		root := lay(t, map[string]string{"job.sh": "#!/bin/bash\n#SBATCH --gres=gpu:2\n" + line + "\npython t.py\n"})
+		r := look(t, false, root)
+		left := slices.ContainsFunc(r.Findings, func(f LocatedFinding) bool {
+			return f.Severity.Bad() && !f.Fixable && strings.HasPrefix(f.Do, "leave it out: the batch system")
+		})
+		if left != wanted {
+			t.Errorf("%s: %s", line, told(r.Findings))
+		}
+	}
+}

@@ -3,7 +3,9 @@ package lint
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
@@ -13,6 +15,7 @@ import (
 func maskRule(code, why string) Rule {
 	return Rule{Code: code, Look: func(file File) (all []Finding) {
 		readers := newReaders(file)
+		given := sync.OnceValue(func() int { return readBatchRequest(file).gpus })
 		variables := map[string]bool{}
 		if code == codeNoDevice && file.Kind == Shell {
 			for _, s := range file.Steps {
@@ -46,6 +49,10 @@ func maskRule(code, why string) Rule {
 				hidden := f.hides && (namesCPU(file.Path) || namesCPU(s.In))
 				if asWord || hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && readers.isForOneGPU() {
 					found.Severity = check.Info
+				}
+
+				if s.Shell == 0 && isBeyond(given(), f.better) {
+					found.Do, found.Edits = leftToBatch, nil
 				}
 
 				all = append(all, found)
@@ -156,3 +163,11 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 
 // namesCPU reports whether a file or a service is called after the CPU, so that no GPU is to be seen there.
 func namesCPU(name string) bool { return strings.Contains(strings.ToLower(path.Base(name)), "cpu") }
+
+// leftToBatch is the advice for a list that would name devices which a batch job was not given.
+const leftToBatch = "leave it out: the batch system gives the job its GPUs, and counts them from 0"
+
+// isBeyond reports whether a list names a device beyond those that a batch job asks for; 0 is not known.
+func isBeyond(given int, list string) bool {
+	return given > 0 && slices.ContainsFunc(deviceNumbers(Value{Text: list, Known: true}), func(n int) bool { return n >= given })
+}

@@ -20,6 +20,7 @@ func hasVendorPrefix(name string) bool {
 func lookMisspelt(file File) (all []Finding) {
 	has := sync.OnceValue(func() besides { return newBesides(file) })
 	read := sync.OnceValue(func() map[string]bool { return readNames(file) })
+	given := sync.OnceValue(func() int { return readBatchRequest(file).gpus })
 	choices := sync.OnceValue(func() []deviceChoice { return deviceNumbersOf(file) })
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
@@ -37,6 +38,8 @@ func lookMisspelt(file File) (all []Finding) {
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
 			case isSameWithout(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the program would use the same GPUs with the right name"
+			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
+				f.Do = leftToBatch
 			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}
