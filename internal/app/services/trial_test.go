@@ -104,8 +104,9 @@ func newTrial(t *testing.T) *trial {
 	tr := &trial{t: t, dir: dir, projects: &Projects{Host: trialHost(env)}}
 	t.Cleanup(func() {
 		tr.down(true)
-		// The folders go next, and a keeper that has only just begun may still make its lock in one.
-		tr.await("no keeper is left", func() bool { return tr.keeperPID() == 0 })
+		// The folders go next, and a keeper that has only just begun may still make its lock in one, or the writer of a log
+		// its last line.
+		tr.await("no keeper and no file is left open", func() bool { return tr.keeperPID() == 0 && !isInUse(state) })
 	})
 
 	return tr
@@ -242,4 +243,14 @@ func (tr *trial) kill(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		tr.t.Fatal(pid, err)
 	}
+}
+
+// isInUse reports whether another process has a file of a folder open.
+func isInUse(folder string) bool {
+	open, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	own := fmt.Sprintf("/proc/%d/", os.Getpid())
+	return slices.ContainsFunc(open, func(fd string) bool {
+		file, err := os.Readlink(fd)
+		return err == nil && !strings.HasPrefix(fd, own) && strings.HasPrefix(file, folder+"/")
+	})
 }
