@@ -28,16 +28,16 @@ func (f File) bound(one Finding, about Description) check.Severity {
 		}
 	}
 
-	if f.expects(one) {
+	if f.isFaultExpected(one) {
 		most = check.Info
 	}
 
 	return lower(one.Severity, most)
 }
 
-// expects reports whether what is wrong is there on purpose, as far as the file shows: a wrong value of a test is what is tested, and
+// isFaultExpected reports whether what is wrong is there on purpose, as far as the file shows: a wrong value of a test is what is tested, and
 // an exception behind try is caught.
-func (f File) expects(one Finding) bool {
+func (f File) isFaultExpected(one Finding) bool {
 	list := strings.HasPrefix(one.Code, "mask-") || one.Code == "port-too-large"
 	if f.Kind != Python && f.Kind != Notebook {
 		return list && isTestName(f.Path)

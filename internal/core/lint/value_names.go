@@ -30,7 +30,7 @@ func lookMisspelt(file File) (all []Finding) {
 			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
 			switch {
-			case has().sets(s, meant.Name):
+			case has().hasSameValue(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case read()[s.Name]:
 				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
@@ -70,8 +70,8 @@ func newBesides(file File) besides {
 	return b
 }
 
-// sets reports whether a variable has, where a step sets another one, the same value already.
-func (b besides) sets(s Step, name string) bool {
+// hasSameValue reports whether a variable has, where a step sets another one, the same value already.
+func (b besides) hasSameValue(s Step, name string) bool {
 	return slices.Contains(b.lasting[name], s.Value.Raw) ||
 		slices.ContainsFunc(b.together[s.At], func(w Step) bool { return w.Name == name && w.Value.Raw == s.Value.Raw })
 }

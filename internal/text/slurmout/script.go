@@ -58,7 +58,7 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 			if strings.HasPrefix(written, "--") {
 				whole, meant, known := wholeName(name)
 				if !known && meant != "" {
-					written += " (which sbatch does not know; did you mean --" + meant + "?)"
+					written += " (not one of sbatch itself; did you mean --" + meant + "?)"
 				}
 				name = whole
 			}
@@ -71,10 +71,6 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 
 	a.Type, a.Cluster, a.Without = asked.kind, asked.cluster, asked.without
 	asked.makeFlags(&a)
-	if asked.cores > 0 || asked.tasks > 1 {
-		// The job is one task there, with the cores of all.
-		a.Cluster = append(a.Cluster, "--cpus-per-task="+strconv.Itoa(max(1, asked.cores)*max(1, asked.tasks)))
-	}
 
 	return a, nil
 }
@@ -114,6 +110,10 @@ func (r *request) makeFlags(a *ScriptOptions) {
 	}
 	if r.flags["hold"] != "" {
 		a.Flags = append(a.Flags, "--hold")
+	}
+	if r.cores > 0 || r.tasks > 1 {
+		// The job is one task there, with the cores of all.
+		a.Cluster = append(a.Cluster, "--cpus-per-task="+strconv.Itoa(max(1, r.cores)*max(1, r.tasks)))
 	}
 }
 

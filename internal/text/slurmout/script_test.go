@@ -33,7 +33,7 @@ func TestScript(t *testing.T) {
 		"--exclusive":                                        "| --exclusive",
 		"--requeue --signal=B:USR1@60":                       "> --requeue --signal=B:USR1@60",
 		"--part=gpu --gpus-per-t=2":                          "--gpus=2 > --partition=gpu",
-		"--gpu-per-node=2 --outptu=x":                        "| --gpu-per-node=2 (which sbatch does not know; did you mean --gpus-per-node?) --outptu=x (which sbatch does not know; did you mean --output?)",
+		"--gpu-per-node=2 --outptu=x":                        "| --gpu-per-node=2 (not one of sbatch itself; did you mean --gpus-per-node?) --outptu=x (not one of sbatch itself; did you mean --output?)",
 		"--of-our-site=x":                                    "| --of-our-site=x",
 		"--exclusive=user":                                   "> --exclusive=user",
 		"--account --mail-user= --mem":                       "| --account --mail-user= --mem",

@@ -113,13 +113,9 @@ type exportAnswer struct {
 }
 
 func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) error {
-	var err error
-	lines := &slurmLines{}
-	if o.file == "" {
-		lines, err = scriptFlags(p, cmd, args)
-		if err != nil {
-			return failure.AsUsage(err)
-		}
+	lines, err := scriptFlags(p, cmd, o.file, args)
+	if err != nil {
+		return failure.AsUsage(err)
 	}
 
 	w, err := buildWork(p, cmd, t, o, lines, args)

@@ -102,14 +102,9 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
 
-	var err error
-	lines := &slurmLines{}
-	if o.file == "" {
-		// Else it is a service.
-		lines, err = scriptFlags(p, cmd, args)
-		if err != nil {
-			return failure.AsUsage(err)
-		}
+	lines, err := scriptFlags(p, cmd, o.file, args)
+	if err != nil {
+		return failure.AsUsage(err)
 	}
 
 	if err := flagset.RefuseAssignment(cmd, args); err != nil {

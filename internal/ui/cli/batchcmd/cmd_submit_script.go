@@ -29,8 +29,12 @@ type slurmLines struct {
 }
 
 // scriptFlags sets the flags that the script of a command has in lines such as "#GPUARD --gpus 2 --mem 20G", as those
-// of sbatch, and what its #SBATCH lines mean for gpuard. Flags of the command line count more.
-func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) (*slurmLines, error) {
+// of sbatch, and what its #SBATCH lines mean for gpuard. Flags of the command line count more. A service of a file has none.
+func scriptFlags(p *cli.Program, cmd *cobra.Command, file string, command []string) (*slurmLines, error) {
+	if file != "" {
+		return &slurmLines{}, nil
+	}
+
 	path, head, lines := jobflags.ScriptOf(command)
 	if path == "" {
 		return &slurmLines{}, nil

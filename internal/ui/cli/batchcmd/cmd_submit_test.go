@@ -36,7 +36,7 @@ func TestScriptFlags(t *testing.T) {
 		}
 		p := &cli.Program{Err: io.Discard, Host: &machine.Host{}}
 		cmd := NewSubmitCommand(p)
-		_, err := scriptFlags(p, cmd, []string{path})
+		_, err := scriptFlags(p, cmd, "", []string{path})
 		if err == nil {
 			continue
 		}
