@@ -68,7 +68,7 @@ func layerTable() []layer {
 		{core + "hostinfo", []string{core + "prose", core + "gpu", core + "visible", core + "leftover"}},
 		{core + "compat", []string{core + "prose", core + "gpu"}},
 		{core + "check", []string{core + "prose", core + "option", core + "gpu", core + "display", core + "job", core + "visible", core + "health", core + "policy", core + "leftover", core + "quota", core + "hostinfo", core + "compat", core + "shellquote", core + "kubernetes"}},
-		{core + "lint", []string{core + "prose", core + "option", core + "gpu", core + "visible", core + "check", core + "compat", core + "source", core + "container", core + "launchers"}},
+		{core + "lint", []string{core + "prose", core + "option", core + "gpu", core + "visible", core + "check", core + "compat", core + "source", core + "suggest", core + "container", core + "launchers"}},
 		{core + "service", []string{core + "prose", core + "option", core + "gpu", core + "suggest", core + "job", core + "visible", core + "pick", core + "policy", core + "diagnostic", core + "shellquote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},

@@ -75,6 +75,14 @@ func Descriptions() (all []Description) {
 	return all
 }
 
+// allCodes are the codes of lint.
+func allCodes() (all []string) {
+	for _, r := range allRules() {
+		all = append(all, r.Code)
+	}
+	return all
+}
+
 var exampleHead = lazyRegexp(`^-- (bad|good): (.+) --\n$`)
 
 func readDescription(code, text string) Description {

@@ -209,6 +209,9 @@ func settingRules() []Rule {
 		{Code: "more-processes-than-gpus", Flow: lookProcessesInPython},
 		{Code: "master-port-fixed", Look: lookPortInPython},
 		{Code: "fractions-over-one", Look: lookFractionsInPython},
+
+		// Silence, which alone reads comments, finds these.
+		{Code: codeSilence},
 	}
 }
 

@@ -1,9 +1,11 @@
 package lint
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/suggest"
 )
 
 // Silence takes out the findings that a comment in the file silences:
@@ -12,18 +14,23 @@ import (
 //	# gpuard:ignore CODE                   alone on the line before
 //	# gpuard:ignore-file CODE              anywhere: in the whole file
 //
-// text is that of each cell of a notebook by its number, or of the file as cell 0.
+// A comment that is meant so and silences nothing, because it is not written so or no finding has its code, is a finding
+// itself. text is that of each cell of a notebook by its number, or of the file as cell 0.
 func Silence(f File, text map[int]string, found []Finding) (kept []Finding, silenced int) {
 	s := silencer{file: f, comments: map[int][]comment{}, lines: map[int][]string{}, named: map[int]map[string]bool{}}
 	for cell, source := range text {
 		s.lines[cell], s.named[cell] = SplitLines(source), map[string]bool{}
-		for _, line := range s.lines[cell] {
+		for i, line := range s.lines[cell] {
 			c := readComment(line)
 			s.comments[cell] = append(s.comments[cell], c)
 			s.everywhere = append(s.everywhere, c.everywhere...)
 
 			for _, code := range c.codes {
 				s.named[cell][code] = true
+			}
+
+			if f.Kind != Markdown {
+				found = append(found, findMistaken(line, Place{Cell: cell, Line: i + 1, EndLine: i + 1})...)
 			}
 		}
 	}
@@ -51,7 +58,7 @@ func readComment(line string) (c comment) {
 		return c
 	}
 	for _, m := range ignoreRegexp().FindAllStringSubmatchIndex(line, -1) {
-		codes := strings.FieldsFunc(line[m[4]:m[5]], func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+		codes := splitCodes(line[m[4]:m[5]])
 		if m[2] >= 0 {
 			c.everywhere = append(c.everywhere, codes...)
 			continue
@@ -63,9 +70,52 @@ func readComment(line string) (c comment) {
 }
 
 // ignoreRegexp matches a comment in any of the formats; units may begin theirs with a semicolon.
-func ignoreRegexp() *regexp.Regexp {
-	return regexp.MustCompile(`[#;][ \t]*gpuard:ignore(-file)?[ \t]+([a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*)`)
+var ignoreRegexp = lazyRegexp(`[#;][ \t]*gpuard:ignore(-file)?[ \t]+([a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*)`)
+
+// findMistaken finds comments of a line that are meant to silence something and do not.
+func findMistaken(line string, at Place) []Finding {
+	if !strings.Contains(line, "gpuard") && !strings.Contains(line, "GPUARD") {
+		return nil
+	}
+	meant := meantRegexp().FindStringSubmatch(line)
+	if meant == nil {
+		return nil
+	}
+
+	at.Column = strings.Index(line, meant[0]) + 1
+	at.EndColumn = at.Column + len(meant[0])
+	found := Finding{Finding: check.Finding{Code: codeSilence, Severity: describeCode(codeSilence).Severity, Seen: "this comment silences nothing",
+		Why: "it is not written as gpuard reads it, or names no code", Do: "write: # gpuard:ignore" + strings.ToLower(meant[1]) + " CODE, with the code behind the finding"}, At: at}
+
+	written := ignoreRegexp().FindStringSubmatch(line)
+	if written == nil {
+		return []Finding{found}
+	}
+
+	codes := splitCodes(written[2])
+	isUnknown := func(code string) bool { return !slices.Contains(allCodes(), code) }
+	unknown := slices.IndexFunc(codes, isUnknown)
+	if unknown < 0 || strings.Contains(written[2], ",") && !strings.Contains(codes[unknown], "-") {
+		// Behind a comma may stand why.
+		return nil
+	}
+
+	found.Why = "no finding of lint has the code " + codes[unknown]
+	if right := suggest.ClosestWord(codes[unknown], allCodes()); right != "" {
+		found.Do = "write: " + right
+	}
+
+	return []Finding{found}
 }
+
+// meantRegexp matches a comment that is meant to silence findings, however it is written.
+var meantRegexp = lazyRegexp(`(?i)[#;][ \t]*gpuard[ \t:._-]+(?:ignore|noqa|disable)(-file)?\b[^\r\n]*`)
+
+func splitCodes(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+}
+
+const codeSilence = "comment-silences-nothing"
 
 type silencer struct {
 	file     File

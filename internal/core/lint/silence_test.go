@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +45,34 @@ func TestSilence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			found := []Finding{{Finding: check.Finding{Code: "mask-range"}, At: Place{Line: c.first, Column: 1, EndLine: c.end, EndColumn: 2}}}
 			kept, silenced := Silence(File{Steps: c.steps}, map[int]string{0: c.text}, found)
+			kept = slices.DeleteFunc(kept, func(f Finding) bool { return f.Code == codeSilence })
 			if silenced != map[bool]int{true: 1}[c.silent] || len(kept)+silenced != 1 {
 				t.Errorf("%d kept, %d silenced", len(kept), silenced)
 			}
 		})
+	}
+}
+
+// TestMistakenSilence: a comment that is meant to silence a finding and does not says so, and what is only like one does not.
+func TestMistakenSilence(t *testing.T) {
+	for text, want := range map[string]string{
+		"# gpuard: ignore mask-range":                     "write: # gpuard:ignore CODE, with the code behind the finding",
+		"a # gpuard:ignore":                               "write: # gpuard:ignore CODE, with the code behind the finding",
+		"# GPUARD:IGNORE-FILE mask-range":                 "write: # gpuard:ignore-file CODE, with the code behind the finding",
+		"# gpuard-noqa: mask-range":                       "write: # gpuard:ignore CODE, with the code behind the finding",
+		"# gpuard:ignore mask-rnage":                      "write: mask-range",
+		"# gpuard:ignore maskrange":                       "write: mask-range",
+		"# gpuard:ignore mask-range, mask-qutes":          "write: mask-quotes",
+		"# gpuard:ignore mask-range":                      "",
+		"# gpuard:ignore mask-range, the tool expands it": "",
+		"# gpuard ignores what it cannot read":            "",
+		"# gpuard --gpus 1":                               "",
+		"echo gpuard:ignore":                              "",
+	} {
+		found, _ := Silence(File{}, map[int]string{0: text + "\n"}, nil)
+		if want == "" && len(found) > 0 || want != "" && (len(found) != 1 || found[0].Do != want) {
+			t.Errorf("%q: %+v, want %q", text, found, want)
+		}
 	}
 }
 
@@ -95,6 +120,7 @@ func FuzzSilence(f *testing.F) {
 		}
 		found := []Finding{{Finding: check.Finding{Code: "mask-range"}, At: Place{Line: line, EndLine: end}}}
 		kept, silenced := Silence(File{}, map[int]string{0: text}, found)
+		kept = slices.DeleteFunc(kept, func(f Finding) bool { return f.Code == codeSilence })
 		if len(kept)+silenced != 1 || silenced == 1 && !strings.Contains(text, "gpuard:ignore") {
 			t.Fatalf("%d kept, %d silenced", len(kept), silenced)
 		}
