@@ -75,6 +75,8 @@ const (
 	// Gives an environment variable a value.
 	Set   StepKind = "set"
 	Unset StepKind = "unset" // removes it
+	// Python: reads a variable, for more than to print it.
+	Read StepKind = "read"
 	// Loads a library: Name is the module ("torch.cuda").
 	Import StepKind = "import"
 	// Name is the dotted name with aliases resolved ("torch.cuda.set_device"); of a method on an unknown value it

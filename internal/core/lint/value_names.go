@@ -33,7 +33,7 @@ func lookMisspelt(file File) (all []Finding) {
 			case has().hasSameValue(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case read()[s.Name]:
-				f.Severity, f.Why = check.Info, "this file itself reads it; "+f.Why
+				f.Severity, f.Seen = check.Info, s.Name+" is no variable that anything but this file reads"
 			case isChosenBeyond(choices(), s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
 			case isSameWithout(file, s):
@@ -89,6 +89,9 @@ func readNames(file File) map[string]bool {
 	for _, s := range file.Steps {
 		for _, a := range s.Args {
 			all[a.Value.From] = true
+		}
+		if s.Do == Read {
+			all[s.Name] = true
 		}
 		for _, set := range slices.Concat(commandVariables(s), []Step{s}) {
 			if set.Do == Set && set.Value.From != set.Name {

@@ -38,6 +38,8 @@ class Calls(object):
             return self.perhaps([node.key, node.value] if kind is ast.DictComp else [node.elt])
         if kind is ast.Subscript and isinstance(node.value, ast.Call):
             return self.call(node.value, node)
+        if kind is ast.Subscript and self.dotted(node.value) in ENVIRON:
+            return self.read(node, self.key(node))
         for child in node.__dict__.values():
             what = child.__class__
             if what is list:
@@ -66,12 +68,15 @@ class Calls(object):
                 self.expression(func.value)
         elif func.__class__ is not ast.Name:
             self.expression(func)
+        before = self.printing
+        self.printing = before or func.__class__ is ast.Name and func.id == "print"
         for a in node.args:
             if a.__class__ not in PLAIN:
                 self.expression(a)
         for k in node.keywords:
             if k.value.__class__ not in PLAIN:
                 self.expression(k.value)
+        self.printing = before
         self.drop(node)
         name = self.dotted(func)
         if isinstance(func, ast.Call) and self.dotted(func.func) == "ray.remote":

@@ -17,6 +17,7 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
         self.counters = set()
         self.asking = ()
         self.catching = False  # what a wrong value raises is caught
+        self.printing = False  # what is read is printed
         self.cleaning = False  # what stands here undoes what was done before
         self.borrowed = False  # in a function that others use between two halves of it
         self.options = {}  # the types of a parser's options, by the name of the attribute

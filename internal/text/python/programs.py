@@ -40,7 +40,15 @@ class Programs(object):
         if name == "os.fork":
             self.say("call", node, name, args=[])
             return True
-        return name in ("os.getenv",) or name.startswith("os.path")
+        if name == "os.getenv":
+            self.read(node, self.text(args[0]) if args else None)
+            return True
+        return name.startswith("os.path")
+
+    def read(self, node, key):
+        """The program reads a variable, for more than to print it."""
+        if key is not None and not self.printing:
+            self.say("read", node, key)
 
     def environment(self, node, method):
         args = node.args
@@ -51,6 +59,8 @@ class Programs(object):
             self.set(node, key, args[1], "os.environ.setdefault")
         elif method == "__setitem__" and len(args) > 1:
             self.set(node, key, args[1], "os.environ[]")
+        elif method in ("get", "__getitem__"):
+            self.read(node, key)
         elif method == "pop":
             self.unset(node, key, "os.environ.pop")
         elif method == "__delitem__":

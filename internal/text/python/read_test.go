@@ -88,10 +88,37 @@ func TestSteps(t *testing.T) {
 	for i, read := range ask(t, "python3", files) {
 		var got []string
 		for _, s := range read.File.Steps {
-			got = append(got, said(s))
+			if s.Do != lint.Read { // TestReads
+				got = append(got, said(s))
+			}
 		}
 		if text := strings.Join(got, "\n"); text != strings.TrimSpace(cases[i].want) || len(read.Problems) > 0 {
 			t.Errorf("%s\n got:\n%s\nwant:\n%s\n%v", cases[i].text, text, strings.TrimSpace(cases[i].want), read.Problems)
+		}
+	}
+}
+
+// TestReads: which variables a program reads for more than to print them.
+func TestReads(t *testing.T) {
+	gate.Need(t, "python3")
+	for text, want := range map[string]string{
+		"import os\nx = os.environ.get('A')":                    "A",
+		"import os\nx = os.getenv('A', '0')":                    "A",
+		"from os import environ\nif environ['A'] == '1': f()":   "A",
+		"import os\nf(g(os.environ['A']))":                      "A",
+		"import os\nprint(os.environ['A'], os.getenv('B'))":     "",
+		"import os\nprint('x')\nx = os.environ['A']":            "A",
+		"import os\nos.environ['A'] = '1'\ndel os.environ['A']": "",
+		"import os\nx = os.environ[name]":                       "",
+	} {
+		var got []string
+		for _, s := range ask(t, "python3", []python.Source{script(text)})[0].File.Steps {
+			if s.Do == lint.Read {
+				got = append(got, s.Name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s\n got %q\nwant %q", text, got, want)
 		}
 	}
 }
