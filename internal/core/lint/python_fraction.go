@@ -50,10 +50,14 @@ func engineFractionFindings(w flow) (all []Finding) {
 		sum += part
 		before = append(before, m)
 		if len(before) > 1 && sum > 1.0001 {
-			all = append(all, Finding{Finding: check.Finding{
+			found := Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("the engines up to here take %.2g of the GPU's memory together", sum),
 				Why:  "each takes its fraction of the whole card; the last one finds too little",
-				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At})
+				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At}
+			if slices.ContainsFunc(before[:len(before)-1], func(b flowStep) bool { return b.At == m.At }) {
+				found.Severity, found.Why = check.Info, found.Why+"; the function that makes them gives an engine back at its end if nothing else keeps it"
+			}
+			all = append(all, found)
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
@@ -273,7 +274,7 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 			found = true
 			n, _ := strconv.Atoi(parts[1])
 			all = append(all, strconv.Itoa(n))
-		case isName(t) && !slices.Contains(strings.Fields(wordsForLists), strings.ToLower(t)), replaceable().MatchString(t):
+		case isToFillIn(t), replaceable().MatchString(t):
 			// To be replaced, by a person or a program: GPU_ID, xRep1.
 			return fault{}, false
 		default:
@@ -287,6 +288,26 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 	}
 
 	return f, found
+}
+
+// isToFillIn reports whether an entry says in words what belongs there: GPU_ID, "your GPU number", or other letters than ASCII.
+func isToFillIn(entry string) bool {
+	isForeign := func(r rune) bool { return r > unicode.MaxASCII && unicode.IsLetter(r) }
+	words := strings.Fields(entry)
+	own := 0
+
+	for _, w := range words {
+		switch {
+		case isPlainNumber(w):
+			return false
+		case strings.ContainsFunc(w, isForeign):
+			return true
+		case isName(w) && !hasWord(wordsForLists, strings.ToLower(w)):
+			own++
+		}
+	}
+
+	return own > 0 && (own == len(words) || len(words) > 1)
 }
 
 // isEntry reports whether a word has the form of an entry of the variable.
