@@ -77,15 +77,18 @@ func (p *project) isKeptAside(dir string) bool {
 	}
 	copied, known := p.copied[dir]
 	if !known {
-		name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(dir)), "-main"), "-master")
+		name := copySuffix().ReplaceAllString(strings.ToLower(filepath.Base(dir)), "")
 		isOthers := slices.Contains(strings.Fields(copiedOften), name)
-		isPutAway := slices.Contains([]string{"archive", "archived", "deprecated", "obsolete"}, name)
+		isPutAway := slices.Contains([]string{"archive", "archived", "deprecated", "obsolete", "retired"}, name)
 		copied = isPutAway || isOthers && has(dir, "setup.py", "pyproject.toml") || p.isKeptAside(filepath.Dir(dir))
 		p.copied[dir] = copied
 	}
 
 	return copied
 }
+
+// copySuffix is what an unpacked archive has behind the name of its project: a branch, a release.
+func copySuffix() *regexp.Regexp { return regexp.MustCompile(`-(main|master|v?[0-9]+(\.[0-9]+)+)$`) }
 
 // runsWorkflows reports whether GitHub runs the workflows of a folder: those at the root of a repository.
 func (p *project) runsWorkflows(dir string) bool {
@@ -171,7 +174,11 @@ func newerRelease(a, b string) string {
 // torchInProse is the newest release of PyTorch that a page names: "PyTorch 1.7.1", "PyTorch (>= 1.8)", "pytorch 1.10+".
 func torchInProse(text string) (newest string) {
 	for _, m := range regexp.MustCompile(`(?i)\bpytorch[*_`+"`"+`]*(?:\s+version)?\s*[(:]?\s*(?:[>=≥]+\s*)?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
-		newest = newerRelease(newest, m[1])
+		release := m[1]
+		if isMonth := regexp.MustCompile(`^[0-9]{2}\.[0-9]{2}$`); isMonth.MatchString(release) {
+			release = torchOfMonth(release)
+		}
+		newest = newerRelease(newest, release)
 	}
 	return newest
 }

@@ -164,7 +164,7 @@ func (c *collector) collectFolder(root string) {
 func foreignFolders() []string {
 	return []string{".git", ".hg", ".svn", ".jj", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
 		".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", ".terraform",
-		"third_party", "third-party", "thirdparty", "3rdparty", "vendor", "vendored"}
+		"third_party", "third-party", "thirdparty", "thirdparties", "thirdpartys", "3rdparty", "3rd_party", "vendor", "vendored"}
 }
 
 // isEnvironment reports whether the folder is a virtual environment or one of conda.

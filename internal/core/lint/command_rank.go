@@ -177,6 +177,10 @@ func takesWholeMachines(f File) bool {
 		if s.Do == Setting && (s.Name == "sbatch.exclusive" || s.Name == "sbatch.mem" && text == "0" || s.Name == "bsub.x" || s.Name == "pbs.l" && strings.Contains(text, "excl") || s.Name == "sbatch.qos" && text == "regular") {
 			return true
 		}
+		if strings.Contains(s.Value.Raw, "nvidia-smi") && strings.Contains(s.Value.Raw, "wc -l") {
+			// It counts the GPUs that there are, and starts a process for each.
+			return true
+		}
 		if s.Do != Command {
 			continue
 		}
@@ -184,8 +188,16 @@ func takesWholeMachines(f File) bool {
 		if n, _, counted := l.neededGPUs(a, i); ok && counted && n >= wholeMachine {
 			return true
 		}
+		if _, numbers, _ := strings.Cut(optionText(l.own, "include"), ":"); ok && (numbers == "0-7" || strings.Count(numbers, ",") >= wholeMachine-1) {
+			return true
+		}
 	}
 	return false
+}
+
+func optionText(words []Word, name string) string {
+	v, _ := findOption(words, name)
+	return v.Text
 }
 
 // wholeMachine is as many GPUs as most machines have that several people use.

@@ -138,8 +138,8 @@ func lookExportLost(f File) (all []Finding) {
 			}
 
 			if f.Kind == Makefile && finding.Line != "" {
-				// Make's own line stands outside of the recipe.
-				finding.Line, finding.Do = "", finding.Do+", outside of the recipe"
+				// Each line of a recipe has a shell of its own.
+				finding.Line, finding.Do = "", "write "+assignmentText(s)+" before the program, on its line"
 			}
 
 			if at := s.At; finding.Line != "" && f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {

@@ -16,7 +16,7 @@ func lookOverride(a indexedFile, i int, s Step) (all []Finding) {
 	if name := path.Base(a.Path); strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "conftest.py" {
 		return nil
 	}
-	if s.Do != Override || otherAccelerator().MatchString(s.Value.Raw) || isPutBack(a.Steps[i:], s.Name) {
+	if s.Do != Override || otherAccelerator().MatchString(s.Value.Raw) || strings.HasSuffix(strings.TrimSpace(s.Value.Raw), "True") || isPutBack(a.Steps[i:], s.Name) {
 		return nil
 	}
 	if s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count" {

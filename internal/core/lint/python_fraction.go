@@ -43,21 +43,18 @@ func engineFractionFindings(w flow) (all []Finding) {
 			part = n
 		}
 
-		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In }) {
+		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In || b.At == m.At }) {
+			// At the same place a function makes one anew; it gave the one before back at its end, unless something keeps it.
 			sum, before = 0, nil
 		}
 
 		sum += part
 		before = append(before, m)
 		if len(before) > 1 && sum > 1.0001 {
-			found := Finding{Finding: check.Finding{
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("the engines up to here take %.2g of the GPU's memory together", sum),
 				Why:  "each takes its fraction of the whole card; the last one finds too little",
-				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At}
-			if slices.ContainsFunc(before[:len(before)-1], func(b flowStep) bool { return b.At == m.At }) {
-				found.Severity, found.Why = check.Info, found.Why+"; the function that makes them gives an engine back at its end if nothing else keeps it"
-			}
-			all = append(all, found)
+				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At})
 		}
 	}
 

@@ -22,7 +22,7 @@ func lookBackslash(f File) (all []Finding) {
 
 		var parts []Step
 		parts, next = cutParts(commands, i)
-		last := lastWord(s)
+		last, _ := cutWord(s)
 		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line" + furtherLines(parts),
 			Why: blankArgument(s) + ", and the shell takes the next line as another command, which gets neither the variables nor the options of this one",
 			Do:  "remove what stands behind the backslash"}, At: last.At}
@@ -56,10 +56,23 @@ var learningWord = lazyRegexp(`(?i)gpu|cuda|torch|device|experiment|train|tun(e|
 
 func lastWord(s Step) Word { return s.Words[len(s.Words)-1] }
 
-// endsInBlank reports whether the last word of a command is a blank behind a backslash.
-func endsInBlank(s Step) bool {
+// cutWord is the word of a command that is a blank behind a backslash in its last line, or begins with one and goes on as a remark:
+// behind one blank alone # is a letter like others.
+func cutWord(s Step) (Word, bool) {
 	last := lastWord(s)
-	return last.Text != "" && strings.TrimSpace(last.Text) == "" && strings.HasPrefix(last.Raw, `\`)
+	if last.Text != "" && strings.TrimSpace(last.Text) == "" && strings.HasPrefix(last.Raw, `\`) {
+		return last, true
+	}
+	i := slices.IndexFunc(s.Words, func(w Word) bool { return strings.HasPrefix(w.Raw, `\ #`) && w.At.Line == last.At.EndLine })
+	if i < 1 {
+		return Word{}, false
+	}
+	return s.Words[i], true
+}
+
+func endsInBlank(s Step) bool {
+	_, is := cutWord(s)
+	return is
 }
 
 // cutParts are the pieces of what was meant as one command from i on, and the number of the command after them: what stands in the
@@ -115,6 +128,9 @@ func blankArgument(s Step) string {
 	if len(s.Words) == 1 {
 		return "the shell looks for a program whose name is one blank"
 	}
+	if cut, _ := cutWord(s); strings.TrimSpace(cut.Text) != "" {
+		return "the program gets the remark as arguments"
+	}
 	return "the program gets an argument that is one blank"
 }
 
@@ -122,7 +138,7 @@ func blankArgument(s Step) string {
 func isOptionList(parts []Step) bool {
 	remarks := 0
 	for _, s := range parts {
-		if strings.Contains(lastWord(s).Raw, "#") {
+		if cut, _ := cutWord(s); strings.Contains(cut.Raw, "#") {
 			remarks++
 		}
 	}

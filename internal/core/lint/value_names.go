@@ -36,6 +36,8 @@ func lookMisspelt(file File) (all []Finding) {
 				f.Severity, f.Seen = check.Info, s.Name+" is no variable that anything but this file reads"
 			case isChosenBeyond(choices(), s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
+			case isCountedElsewhere(file, s):
+				f.Severity, f.Why = check.Info, f.Why+"; the launcher's configuration says how many GPUs it takes, which may be the same"
 			case isSameWithout(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the program would use the same GPUs with the right name"
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
@@ -140,13 +142,22 @@ func isSameWithout(file File, set Step) bool {
 	}
 
 	if file.Kind != Python {
-		return n > 1 && file.launchesEach(n)
+		return file.launchesEach(n)
 	}
 
 	return n == 1 && file.importsTorch() && !slices.ContainsFunc(file.Steps, func(s Step) bool {
 		others := s.Do == Import && hasWord("tensorflow keras jax flax transformers accelerate lightning pytorch_lightning deepspeed vllm ray horovod", rootModule(s.Name))
 		several := s.Do == Call && containsAny(strings.ToLower(s.Name), "device_count", "parallel", "distributed")
 		return others || several || slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool { return c.index != 0 })
+	})
+}
+
+// isCountedElsewhere reports whether a list of one GPU is for accelerate, which reads how many it takes from a file.
+func isCountedElsewhere(file File, set Step) bool {
+	n, counted := countDevices(set.Value)
+	return counted && n == 1 && countsFromZero(deviceNumbers(set.Value), n) && slices.ContainsFunc(file.Steps, func(s Step) bool {
+		l, ok := readLaunch(s)
+		return ok && l.kind == "accelerate" && optionText(l.own, "config-file") != ""
 	})
 }
 
