@@ -271,7 +271,7 @@ func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
 		set, ok := parseAssignment(w, "conda")
 		if ok && slices.Contains(maskVariables(), set.Name) {
 			all = append(all, Finding{Finding: check.Finding{
-				Seen: set.Name + " becomes a variable of the conda environment", Why: "after conda deactivate the shell has it as an empty string, which hides every GPU",
+				Seen: set.Name + " becomes a variable of the conda environment", Why: "from conda 25.7 on the shell has it as an empty string after conda deactivate, which hides every GPU",
 				Do: "set it where a program is started"}, At: set.At})
 		}
 	}

@@ -21,7 +21,7 @@ func lookPort(f File) (all []Finding) {
 		if p.alone || p.number > maxPort {
 			continue
 		}
-		do := "let a free port be found: torchrun --standalone, --main_process_port 0, or a port derived from the job's number"
+		do := freePort(p.kind)
 		if f.Kind != Shell && strings.HasPrefix(p.what, "MASTER_PORT") {
 			do = "let the process that starts the others find a free port and hand it on, or leave it to the caller: os.environ.setdefault"
 		}
@@ -34,6 +34,19 @@ func lookPort(f File) (all []Finding) {
 	}
 
 	return all
+}
+
+// freePort says how processes of a launcher meet at a port that nothing else has; "" for one that is not known.
+func freePort(launcher string) string {
+	switch launcher {
+	case "torchrun":
+		return "let a free port be found: torchrun --standalone"
+	case "accelerate":
+		return "let a free port be found: --main_process_port 0"
+	case "deepspeed":
+		return "leave it to the caller: --master_port ${MASTER_PORT:-29500}"
+	}
+	return "let a free port be found: torchrun --standalone, --main_process_port 0, or a port derived from the job's number"
 }
 
 // maxPort is the highest port there is: TCP has 16 bits for it.
@@ -61,6 +74,8 @@ type meeting struct {
 	at     Place
 	what   string
 	number int
+	// The launcher that is told; "" where a variable tells it.
+	kind string
 	// The meeting is of one process, or another one is chosen when it is taken.
 	alone bool
 	// torch.distributed.launch tells the processes of it. Before PyTorch 1.10, with which torchrun came, a port was cut to 16
@@ -80,7 +95,7 @@ func meetings(f File) []meeting {
 	set := func(s Step) {
 		if s.Name == "MASTER_PORT" && isPort(s.Value) {
 			n, _ := strconv.Atoi(s.Value.Text)
-			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == byDefault, old})
+			all = append(all, meeting{at: s.At, what: "MASTER_PORT is always " + s.Value.Text, number: n, alone: strings.Contains(s.How, "setdefault") || s.How == byDefault, isOld: old})
 		}
 	}
 	isNamed, isReplaced := readsMasterPort(f)
@@ -118,7 +133,7 @@ func meetings(f File) []meeting {
 			}
 			if given && isPort(port) {
 				n, _ := strconv.Atoi(port.Text)
-				all = append(all, meeting{v.At, "the processes always meet at port " + port.Text, n, alone, isOldLaunch(s)})
+				all = append(all, meeting{at: v.At, what: "the processes always meet at port " + port.Text, number: n, kind: l.kind, alone: alone, isOld: isOldLaunch(s)})
 			}
 		}
 	}

@@ -62,6 +62,9 @@ func lookFixedInImage(f File) (all []Finding) {
 			}
 			finding.Why = "GPUs after " + which + " stay unused, whatever the container was given"
 		}
+		if s.Name == nvidiaVisibleDevices {
+			finding.Why = "each gets these GPUs of its machine, whoever uses them, unless docker run says --gpus"
+		}
 
 		all = append(all, finding)
 	}

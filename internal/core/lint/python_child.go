@@ -21,17 +21,18 @@ func lookExportLostInPython(f File) (all []Finding) {
 			continue
 		}
 
-		name := ""
+		name, text := "", ""
 		if alone := exportAlone().FindStringSubmatch(s.Words[0].Text); len(s.Words) == 1 && alone != nil {
 			name = alone[1]
+			_, text, _ = strings.Cut(s.Words[0].Text, "=")
 		}
 
 		if len(s.Words) == 2 && s.Words[0].Text == "export" {
-			name, _, _ = strings.Cut(s.Words[1].Text, "=")
+			name, text, _ = strings.Cut(s.Words[1].Text, "=")
 		}
 
 		if isKnownGPUVariable(name) {
-			all = append(all, lostExportFinding(f, name, s.At))
+			all = append(all, lostExportFinding(f, Step{Name: name, At: s.At, Value: Value{Text: text, Known: s.Words[len(s.Words)-1].Known}}))
 		}
 	}
 
@@ -42,7 +43,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
-				all = append(all, lostExportFinding(f, s.Name, s.At))
+				all = append(all, lostExportFinding(f, Step{Name: s.Name, At: s.At, Value: s.Value}))
 			}
 		}
 	}
@@ -57,15 +58,18 @@ func hasProgramReader(steps []Step) bool {
 	}))
 }
 
-func lostExportFinding(f File, name string, at Place) Finding {
-	severity := check.Severity("")
-	if isSetInPython(f, name) {
+// lostExportFinding is about what a program of Python sets for a shell alone.
+func lostExportFinding(f File, set Step) Finding {
+	severity, why := check.Severity(""), "neither this program nor what it starts later gets the variable"
+	switch {
+	case isSetInPython(f, set.Name):
 		severity = check.Info
+	case slices.Contains(maskVariables(), set.Name) && isSameWithout(f, set):
+		severity, why = check.Info, why+"; as far as this file shows, it would use the same GPUs with it"
 	}
 
-	return Finding{Finding: check.Finding{Severity: severity, Seen: name + " is set in a shell that ends at once",
-		Why: "neither this program nor what it starts later gets the variable",
-		Do:  `write: os.environ["` + name + `"] = …, before the library is imported`}, At: at}
+	return Finding{Finding: check.Finding{Severity: severity, Seen: set.Name + " is set in a shell that ends at once", Why: why,
+		Do: `write: os.environ["` + set.Name + `"] = …, before the library is imported`}, At: set.At}
 }
 
 // lookEnvironmentAlone finds a child whose whole environment is a list of devices.

@@ -258,7 +258,9 @@ func lookLateCell(f File) []Finding { return lateFindings(f, codeCell) }
 func lateFindings(f File, code string) (all []Finding) {
 	for _, l := range findLateAssignments(f) {
 		apart := l.set.At.Cell != l.before.At.Cell
-		if apart != (code == codeCell) {
+		isDefault := strings.HasPrefix(l.set.Name, "JAX_PLATFORM") && hasWord("gpu cuda rocm", l.set.Value.Text)
+		if apart != (code == codeCell) || isDefault {
+			// JAX takes the GPU by itself, where there is one.
 			continue
 		}
 

@@ -26,6 +26,10 @@ func lookEnvironText(s Step) []Finding {
 		list := strings.Join(strings.FieldsFunc(s.Value.Raw, func(r rune) bool { return strings.ContainsRune(" ,[]()", r) }), ",")
 		finding.Do = `write: "` + list + `"`
 		finding.Edits = []Edit{{At: s.Value.At, Text: `"` + list + `"`}}
+		if _, isList := findListVariable(s.Name); isList && s.Value.Raw == "0" && s.Maybe {
+			// In the branch for no GPU 0 may have been meant for none.
+			finding.Do, finding.Edits = `write: "0" for the first GPU, or "-1" for none`, nil
+		}
 	case s.Type == "None":
 		finding.Do = `remove it with os.environ.pop("` + s.Name + `", None), or set a text`
 	case s.Type == "list" || s.Type == "tuple" || s.Type == "range":

@@ -15,7 +15,7 @@ func condaMaskInFile(f File) (all []Finding) {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: s.Name + " is a variable of the conda environment", Why: "after conda deactivate the shell has it as an empty string, which hides every GPU",
+			Seen: s.Name + " is a variable of the conda environment", Why: "from conda 25.7 on the shell has it as an empty string after conda deactivate, which hides every GPU",
 			Do: "set it where a program is started"}, At: s.At})
 	}
 	return all

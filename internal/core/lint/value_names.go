@@ -134,22 +134,54 @@ func isChosenBeyond(choices []deviceChoice, set Step) bool {
 }
 
 // isSameWithout reports whether a program uses the same GPUs with the list that was meant and without it, as far as the file
-// shows: PyTorch takes the first GPU by itself, and launchers the first ones.
+// shows: the first GPU is what programs take that use one, and launchers take the first ones.
 func isSameWithout(file File, set Step) bool {
 	n, counted := countDevices(set.Value)
 	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
-		return false
+		return file.computesWithoutGPU()
 	}
 
-	if file.Kind != Python {
-		return file.launchesEach(n)
+	if set.Shell == 0 && (file.Kind == Python || file.Kind == Notebook) {
+		return n == 1 && !file.takesSeveral() || file.computesWithoutGPU()
 	}
 
-	return n == 1 && file.importsTorch() && !slices.ContainsFunc(file.Steps, func(s Step) bool {
-		others := s.Do == Import && hasWord("tensorflow keras jax flax transformers accelerate lightning pytorch_lightning deepspeed vllm ray horovod", rootModule(s.Name))
-		several := s.Do == Call && containsAny(strings.ToLower(s.Name), "device_count", "parallel", "distributed")
-		return others || several || slices.ContainsFunc(s.deviceChoices(), func(c deviceChoice) bool { return c.index != 0 })
-	})
+	isLaunch := func(s Step) bool { _, ok := readLaunch(s); return ok }
+
+	return file.launchesEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && isLaunch(s) })
+}
+
+// takesSeveral reports whether a program of Python may use more than one of the GPUs that it sees: TensorFlow and JAX take memory on
+// all of them, and so may what starts workers, unless the program chooses the first device itself.
+func (f File) takesSeveral() bool {
+	chosen, spreads, may := false, false, false
+	for _, s := range f.Steps {
+		root, name := rootModule(s.Name), strings.ToLower(s.Name)
+		for _, c := range s.deviceChoices() {
+			chosen, spreads = true, spreads || c.index != 0
+		}
+		switch s.Do {
+		case Import:
+			spreads = spreads || hasWord("tensorflow keras jax flax horovod", root)
+			may = may || hasWord("transformers accelerate lightning pytorch_lightning deepspeed vllm sglang ray", root)
+		case Call:
+			spreads = spreads || containsAny(name, "device_count", "parallel", "distributed")
+			may = may || hasWord("deepspeed vllm sglang ray accelerate", root)
+		case Command:
+			_, launches := readLaunch(s)
+			spreads = spreads || launches
+		}
+	}
+	return spreads || may && !chosen
+}
+
+// computesWithoutGPU reports whether a program of Python says of what it makes that it is to use no GPU.
+func (f File) computesWithoutGPU() bool {
+	says := func(value string) bool {
+		return slices.ContainsFunc(f.Steps, func(s Step) bool {
+			return s.Do == Call && slices.ContainsFunc(s.Args, func(a Arg) bool { return hasWord("use_gpu use_cuda", a.Name) && a.Value.Text == value })
+		})
+	}
+	return says("False") && !says("True")
 }
 
 // isCountedElsewhere reports whether a list of one GPU is for accelerate, which reads how many it takes from a file.

@@ -104,7 +104,7 @@ class Calls(object):
         elif root == "":
             if name[1:] not in METHODS and not any(k.arg in DEVICE_WORDS for k in node.keywords):
                 return
-        elif name not in self.functions and name not in self.classes and name not in LEAVERS:
+        elif name not in self.functions and name not in self.classes and name not in LEAVERS and not any(k.arg in USE_WORDS for k in node.keywords):
             return
         args = self.arguments(node)
         if index is not None:

@@ -18,6 +18,9 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
         self.asking = ()
         self.catching = False  # what a wrong value raises is caught
         self.printing = False  # what is read is printed
+        self.idle = False  # as the file stands, the program never comes here
+        self.bare = set()  # functions of the file that nothing decorates
+        self.guarded = False  # there is an if __name__ == "__main__"
         self.cleaning = False  # what stands here undoes what was done before
         self.borrowed = False  # in a function that others use between two halves of it
         self.options = {}  # the types of a parser's options, by the name of the attribute
@@ -49,7 +52,20 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
                 self.body(*job)
             except RecursionError as why:
                 problems.append({"cell": job[6], "line": job[0].lineno, "why": str(why)})
-        return self.useful(top), problems
+        steps = self.useful(top)
+        if self.guarded:
+            self.mark_uncalled(steps, b"\n".join(text for _, text in texts))
+        return steps, problems
+
+    def mark_uncalled(self, steps, text):
+        """A program's function that is named nowhere else in it is not called as the file stands; remarks do not count."""
+        inside = set(s.get("in", "") for s in steps if s["do"] in ("set", "call", "command")) & self.bare
+        for name in inside:
+            word = re.compile(b"\\b" + name.encode("utf-8") + b"\\b")
+            if sum(1 for line in text.split(b"\n") for _ in word.findall(line.split(b"#")[0])) == 1:
+                for s in steps:
+                    if s.get("in", "") == name:
+                        s["idle"] = True
 
     def useful(self, nested):
         """The steps in one list. Calls of functions that do nothing of interest are left out."""
@@ -89,7 +105,7 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
                 s = dict(s, name=".to_device")
             if s["do"] == "define" and name not in wanted and name not in started:
                 continue
-            if s["do"] == "call" and name[0] != "." and name.split(".")[0] not in LIBRARIES and name not in LEAVERS and name not in wanted and name + ".__init__" not in wanted and name not in ("del", "os.fork"):
+            if s["do"] == "call" and name[0] != "." and name.split(".")[0] not in LIBRARIES and name not in LEAVERS and name not in wanted and name + ".__init__" not in wanted and name not in ("del", "os.fork") and not any(a.get("name") in USE_WORDS for a in s["args"]):
                 continue
             kept.append(s)
         return kept

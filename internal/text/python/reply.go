@@ -26,6 +26,7 @@ type replyStep struct {
 	In     string        `json:"in"`
 	Branch string        `json:"branch"`
 	Caught bool          `json:"caught"`
+	Idle   bool          `json:"idle"`
 	How    string        `json:"how"`
 	Value  *replyValue   `json:"value"`
 	Args   []replyValue  `json:"args"`
@@ -74,7 +75,7 @@ func (r reply) toSteps(f Source) []lint.Step {
 type stepWriter struct{ texts map[int]*cellText }
 
 func (w stepWriter) toStep(s replyStep) lint.Step {
-	out := lint.Step{Do: s.Do, Name: s.Name, At: w.toPlace(s.At), In: s.In, Branch: s.Branch, Caught: s.Caught, How: s.How, Maybe: s.Branch != "" && !isMainBranch(s.Branch)}
+	out := lint.Step{Do: s.Do, Name: s.Name, At: w.toPlace(s.At), In: s.In, Branch: s.Branch, Caught: s.Caught, Idle: s.Idle, How: s.How, Maybe: s.Branch != "" && !isMainBranch(s.Branch)}
 	if s.Value != nil {
 		out.Value, out.Type = w.toValue(*s.Value), s.Value.Type
 	}

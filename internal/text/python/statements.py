@@ -12,6 +12,8 @@ class Statements(object):
             step["branch"] = self.branch
         if self.catching:
             step["caught"] = True
+        if self.idle:
+            step["idle"] = True
         step.update(more)
         self.out.append(step)
         return step
@@ -132,18 +134,23 @@ class Statements(object):
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             sides = (test.left, test.comparators[0])
             if any(isinstance(x, ast.Name) and x.id == "__name__" for x in sides) and any(constant(x) == "__main__" for x in sides):
+                self.guarded = True
                 return self.arm("m", self.number(), 0, s.body)
         letter = "g" if self.counts(test) else "i"
         never = self.dotted(test) in ("typing.TYPE_CHECKING", "TYPE_CHECKING") or constant(test) in ("False", "0")
         if constant(test) in ("True", "1"):
             return self.block(s.body)
+        known = self.scope.find(test.id) if isinstance(test, ast.Name) else None
+        off = isinstance(known, Known) and known.text in ("", "0", "False", "None")
         kept = self.narrow(test)
         n = self.number()
         before = self.asking
         if "environ" in self.hints or "getenv" in self.hints:
             self.asking = before + tuple(constant(x) for x in ast.walk(test) if quoted(x))
         if not never:
+            idle, self.idle = self.idle, self.idle or off
             self.arm(letter, n, 0, s.body)
+            self.idle = idle
         self.arm(letter, n, 1, s.orelse)
         self.asking = before
         self.widen(kept, s.body, s.orelse)
@@ -270,6 +277,8 @@ class Statements(object):
             name = self.owner + "." + s.name if self.owner else s.name
             if not self.owner:
                 self.scope.names.pop(s.name, None)
+                if not s.decorator_list:
+                    self.bare.add(s.name)
         self.functions.add(name)
         place = []
         self.out.append(place)
@@ -296,6 +305,7 @@ class Statements(object):
     def body(self, s, name, owner, scope, marks, place, cell, ends):
         self.out, self.inside, self.owner, self.owner_here = place, name, owner, False
         self.scope, self.branch, self.cell, self.ends = Scope(scope), "", cell, ends
+        self.idle = False
         self.cleaning, self.borrowed = False, any("fixture" in m["ref"] or "contextmanager" in m["ref"] for m in marks)
         a = s.args
         by_option = any(m["ref"] in ("click.option", "click.argument") for m in marks)
