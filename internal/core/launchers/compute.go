@@ -22,7 +22,7 @@ func IsLauncher(name string) bool {
 	return slices.Contains([]string{"torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "horovodrun", "colossalai", "composer", "lightning", "fabric",
 		"vllm", "sglang", "lmdeploy", "tritonserver", "trtexec", "trtllm-serve", "text-generation-launcher", "text-embeddings-router", "llama-server", "llama-cli", "ollama",
 		"jupyter", "jupyter-lab", "jupyter-notebook", "ipython", "ray", "axolotl", "llamafactory-cli", "lmf", "tune", "swift", "megatron", "trl", "xtuner", "lm_eval", "lm-eval", "whisper", "comfy", "yolo",
-		"gmx", "gmx_mpi", "lmp", "namd3", "namd2", "dorado", "all_reduce_perf"}, name) || IsPython(name)
+		"fairseq-train", "fairseq-hydra-train", "fairseq-generate", "gmx", "gmx_mpi", "lmp", "namd3", "namd2", "dorado", "all_reduce_perf"}, name) || IsPython(name)
 }
 
 // Computes reports whether a program is known to use GPUs, so that a wrong device is a mistake: Python with a program

@@ -145,9 +145,13 @@ func isSameWithout(file File, set Step) bool {
 		return n == 1 && !file.takesSeveral() || file.computesWithoutGPU()
 	}
 
-	isLaunch := func(s Step) bool { _, ok := readLaunch(s); return ok }
+	mayTakeAll := func(s Step) bool {
+		_, launches := readLaunch(s)
+		p := programOf(s)
+		return launches || p.usesGPUs() && !strings.HasPrefix(p.name, "python")
+	}
 
-	return file.launchesEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && isLaunch(s) })
+	return file.launchesEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && mayTakeAll(s) })
 }
 
 // takesSeveral reports whether a program of Python may use more than one of the GPUs that it sees: TensorFlow and JAX take memory on
