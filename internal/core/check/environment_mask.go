@@ -124,7 +124,7 @@ func maskEmpty() Check {
 	page := Page{
 		Code: maskEmptyCode, Title: "A mask is set but empty, which hides every GPU",
 		Text: option.Expand("`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` is read alike, and `HIP_VISIBLE_DEVICES` too, but HIP 5.2 takes an empty one for not set and shows every GPU (`-1` shows none with every version); Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
-			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `{gpuard run}`."),
+			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty (from conda 25.7 on), when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `{gpuard run}`."),
 		From: []string{cudaVariables, condaActivate},
 	}
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
