@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -48,21 +49,48 @@ func lookMisspelt(file File) (all []Finding) {
 			all = append(all, f)
 		}
 	})
-	return all
+	return joinSame(all)
+}
+
+// joinSame makes one finding of those that say the same of one file, or of one cell of a notebook: what is copied from line to line
+// is one mistake.
+func joinSame(all []Finding) (kept []Finding) {
+	type mistake struct {
+		about check.Finding
+		cell  int
+	}
+	first, further := map[mistake]int{}, map[int][]int{}
+	for _, one := range all {
+		key := mistake{one.Finding, one.At.Cell}
+		i, known := first[key]
+		if !known {
+			first[key] = len(kept)
+			kept = append(kept, one)
+		} else if one.At.Line != kept[i].At.Line {
+			further[i] = append(further[i], one.At.Line)
+		}
+	}
+	for i, lines := range further {
+		kept[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
+	}
+	return kept
 }
 
 // besides are the assignments of a file by what they count for: all that comes, or one command.
 type besides struct {
 	lasting map[string][]string
+	// Each block of a page is copied by itself.
+	isPage bool
 	// All variables of a command, by the place of each of them.
 	together map[Place][]Step
 }
 
 func newBesides(file File) besides {
-	b := besides{lasting: map[string][]string{}, together: map[Place][]Step{}}
+	b := besides{lasting: map[string][]string{}, isPage: file.Kind == Markdown, together: map[Place][]Step{}}
 	for _, s := range file.Steps {
 		if s.Do == Set {
-			b.lasting[s.Name] = append(b.lasting[s.Name], s.Value.Raw)
+			key := b.key(s, s.Name)
+			b.lasting[key] = append(b.lasting[key], s.Value.Raw)
 		}
 		own := commandVariables(s)
 		for _, w := range own {
@@ -72,9 +100,16 @@ func newBesides(file File) besides {
 	return b
 }
 
+func (b besides) key(s Step, name string) string {
+	if b.isPage {
+		return fmt.Sprint(s.Shell, " ", name)
+	}
+	return name
+}
+
 // hasSameValue reports whether a variable has, where a step sets another one, the same value already.
 func (b besides) hasSameValue(s Step, name string) bool {
-	return slices.Contains(b.lasting[name], s.Value.Raw) ||
+	return slices.Contains(b.lasting[b.key(s, name)], s.Value.Raw) ||
 		slices.ContainsFunc(b.together[s.At], func(w Step) bool { return w.Name == name && w.Value.Raw == s.Value.Raw })
 }
 
@@ -151,7 +186,28 @@ func isSameWithout(file File, set Step) bool {
 		return launches || p.usesGPUs() && !strings.HasPrefix(p.name, "python")
 	}
 
-	return file.launchesEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && mayTakeAll(s) })
+	return file.launchesEach(n) || n > 1 && file.asksEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && mayTakeAll(s) })
+}
+
+// asksEach reports whether there are programs in a file that are told how many GPUs to take, and each is told so many: by an option of
+// theirs, or as the last word of a script that starts a process for each.
+func (f File) asksEach(gpus int) bool {
+	found := false
+	for _, s := range f.Steps {
+		p := programOf(s)
+		if s.Do != Command || len(p.args) == 0 || !p.usesGPUs() && !isScript(p) {
+			continue
+		}
+
+		last := p.args[len(p.args)-1].Text
+		isTold := strings.HasPrefix(path.Base(p.name), "dist_") && last == strconv.Itoa(gpus)
+		told, given := findOption(p.args, "num-gpus", "num-gpu", "n-gpus", "n-gpu", "ngpus", "ngpu", "gpu-num", "gpus-num", "nproc", "nprocs", "world-size", "num-devices")
+		if !isTold && (!given || told.Text != strconv.Itoa(gpus)) {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 // takesSeveral reports whether a program of Python may use more than one of the GPUs that it sees: TensorFlow and JAX take memory on
