@@ -64,7 +64,7 @@ func lostExportFinding(f File, set Step) Finding {
 	switch {
 	case isSetInPython(f, set.Name):
 		severity = check.Info
-	case slices.Contains(maskVariables(), set.Name) && isSameWithout(f, set):
+	case slices.Contains(maskVariables(), set.Name) && mayBeSameWithout(f, set):
 		severity, why = check.Info, why+"; as far as this file shows, it would use the same GPUs with it"
 	}
 

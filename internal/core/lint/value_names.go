@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
+	"gpuard/internal/core/launchers"
 )
 
 // hasVendorPrefix reports whether a name may be a variable of a GPU library. Shell scripts set many others.
@@ -37,10 +37,8 @@ func lookMisspelt(file File) (all []Finding) {
 				f.Severity, f.Seen = check.Info, s.Name+" is no variable that anything but this file reads"
 			case isChosenBeyond(choices(), s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
-			case isCountedElsewhere(file, s):
-				f.Severity, f.Why = check.Info, f.Why+"; the launcher's configuration says how many GPUs it takes, which may be the same"
-			case isSameWithout(file, s):
-				f.Severity, f.Why = check.Info, f.Why+"; the program would use the same GPUs with the right name"
+			case mayBeSameWithout(file, s):
+				f.Severity, f.Why = check.Info, f.Why+"; as far as this file shows, the program may use the same GPUs with the right name"
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
 				f.Do = leftToBatch
 			case isSetAfterStart(file, s):
@@ -168,46 +166,34 @@ func isChosenBeyond(choices []deviceChoice, set Step) bool {
 	})
 }
 
-// isSameWithout reports whether a program uses the same GPUs with the list that was meant and without it, as far as the file
-// shows: the first GPU is what programs take that use one, and launchers take the first ones.
-func isSameWithout(file File, set Step) bool {
+// mayBeSameWithout reports whether a program may use the same GPUs with the list that was meant and without it: a list of the first
+// ones, where nothing shows that it would take all that it sees. How many the machine has no file says.
+func mayBeSameWithout(file File, set Step) bool {
 	n, counted := countDevices(set.Value)
 	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
 		return file.computesWithoutGPU()
 	}
-
 	if set.Shell == 0 && (file.Kind == Python || file.Kind == Notebook) {
-		return n == 1 && !file.takesSeveral() || file.computesWithoutGPU()
+		return !file.takesSeveral() || file.computesWithoutGPU()
 	}
-
-	mayTakeAll := func(s Step) bool {
-		_, launches := readLaunch(s)
-		p := programOf(s)
-		return launches || p.usesGPUs() && !strings.HasPrefix(p.name, "python")
-	}
-
-	return file.launchesEach(n) || n > 1 && file.asksEach(n) || n == 1 && !slices.ContainsFunc(file.Steps, func(s Step) bool { return s.Do == Command && mayTakeAll(s) })
+	return !file.startsOnAll()
 }
 
-// asksEach reports whether there are programs in a file that are told how many GPUs to take, and each is told so many: by an option of
-// theirs, or as the last word of a script that starts a process for each.
-func (f File) asksEach(gpus int) bool {
-	found := false
-	for _, s := range f.Steps {
-		p := programOf(s)
-		if s.Do != Command || len(p.args) == 0 || !p.usesGPUs() && !isScript(p) {
-			continue
-		}
-
-		last := p.args[len(p.args)-1].Text
-		isTold := strings.HasPrefix(path.Base(p.name), "dist_") && last == strconv.Itoa(gpus)
-		told, given := findOption(p.args, "num-gpus", "num-gpu", "n-gpus", "n-gpu", "ngpus", "ngpu", "gpu-num", "gpus-num", "nproc", "nprocs", "world-size", "num-devices")
-		if !isTold && (!given || told.Text != strconv.Itoa(gpus)) {
+// startsOnAll reports whether a launcher of a file starts on every GPU that it sees: nothing tells it how many, or which.
+func (f File) startsOnAll() bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		if s.Do != Command {
 			return false
 		}
-		found = true
-	}
-	return found
+		p := programOf(s)
+		l, _ := readLaunch(s)
+		counts := l.use.KeysWith(launchers.Counts)
+		if slices.ContainsFunc(counts, func(k launchers.Key) bool { return hasWord("gpu auto", k.Value) }) {
+			return true
+		}
+		isTold := len(counts) > 0 || optionText(l.own, "include") != "" || optionText(l.own, "config-file") != ""
+		return hasWord("accelerate deepspeed ds fairseq-train fairseq-hydra-train llamafactory-cli axolotl swift xtuner", p.name) && !isTold
+	})
 }
 
 // takesSeveral reports whether a program of Python may use more than one of the GPUs that it sees: TensorFlow and JAX take memory on
@@ -225,6 +211,10 @@ func (f File) takesSeveral() bool {
 			may = may || hasWord("transformers accelerate lightning pytorch_lightning deepspeed vllm sglang ray", root)
 		case Call:
 			spreads = spreads || containsAny(name, "device_count", "parallel", "distributed")
+			if a, given := s.findArg(-1, "devices", "gpus"); given {
+				one := hasWord("1 [0] 0", a.Value.Text)
+				chosen, spreads = chosen || one, spreads || a.Value.Known && !one
+			}
 			may = may || hasWord("deepspeed vllm sglang ray accelerate", root)
 		case Command:
 			_, launches := readLaunch(s)
@@ -242,15 +232,6 @@ func (f File) computesWithoutGPU() bool {
 		})
 	}
 	return says("False") && !says("True")
-}
-
-// isCountedElsewhere reports whether a list of one GPU is for accelerate, which reads how many it takes from a file.
-func isCountedElsewhere(file File, set Step) bool {
-	n, counted := countDevices(set.Value)
-	return counted && n == 1 && countsFromZero(deviceNumbers(set.Value), n) && slices.ContainsFunc(file.Steps, func(s Step) bool {
-		l, ok := readLaunch(s)
-		return ok && l.kind == "accelerate" && optionText(l.own, "config-file") != ""
-	})
 }
 
 // isSetAfterStart reports whether a variable of Python is set behind what starts the driver, on a way through the file.
