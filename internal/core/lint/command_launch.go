@@ -279,10 +279,6 @@ func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
 	return all
 }
 
-// needsOneGPU reports whether each launcher of a file starts one process, so that a list of which only the first GPU counts is
-// long enough.
-func (f File) needsOneGPU() bool { return f.launchesEach(1) }
-
 // launchesEach reports whether there are launchers in a file, and each says that it starts so many processes.
 func (f File) launchesEach(processes int) bool {
 	a := indexVariables(f)

@@ -224,6 +224,26 @@ func (f File) takesSeveral() bool {
 	return spreads || may && !chosen
 }
 
+// mayTakeSeveral reports whether a program of a file may take more than one GPU: a launcher that is not told to start one process, an
+// option for their number, or what takes all that it sees. Of a program that is only named nothing is known.
+func (f File) mayTakeSeveral() bool {
+	switch f.Kind {
+	case Python, Notebook:
+		return f.takesSeveral()
+	case Shell, Csh, Fish, Makefile, Markdown:
+		return !f.launchesEach(1) && slices.ContainsFunc(f.Steps, func(s Step) bool {
+			if s.Do != Command {
+				return false
+			}
+			_, launches := readLaunch(s)
+			return launches || slices.ContainsFunc(s.Words, func(w Word) bool { return severalWord().MatchString(w.Text) })
+		}) || f.startsOnAll()
+	}
+	return true
+}
+
+var severalWord = lazyRegexp(`(?i)^-+\w*(n[_-]?gpus?|num[_-]gpus?|gpus|multi[_-]?gpu|parallel|distributed|ddp|world[_-]size|devices)\b|\bdist_\w+\.sh$`)
+
 // computesWithoutGPU reports whether a program of Python says of what it makes that it is to use no GPU.
 func (f File) computesWithoutGPU() bool {
 	says := func(value string) bool {

@@ -35,8 +35,8 @@ type readers struct {
 	handed func() map[string]bool
 	// Commands by the places of the variables that each alone gets.
 	commands func() map[Place]Step
-	// Each launcher of the file starts one process.
-	isForOneGPU func() bool
+	// The file shows that a program of it takes more than one GPU, or may.
+	takesSeveral func() bool
 }
 
 func newReaders(f File) readers {
@@ -75,7 +75,7 @@ func newReaders(f File) readers {
 			}
 			return all
 		}),
-		isForOneGPU: sync.OnceValue(f.needsOneGPU),
+		takesSeveral: sync.OnceValue(f.mayTakeSeveral),
 	}
 }
 
