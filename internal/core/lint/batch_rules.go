@@ -167,7 +167,11 @@ func laterStepReads(later []Step, set Step) bool {
 	}
 	if set.Exported {
 		// Where processes find their numbers as they meet, none of them reads it.
-		return slices.ContainsFunc(later, func(s Step) bool { return s.Do == Command && isSrunStep(s) && !hasDynamicRendezvous(s) })
+		return slices.ContainsFunc(later, func(s Step) bool {
+			l, launches := readLaunch(s)
+			numbersThem := launches && l.kind == "torchrun" && !slices.ContainsFunc(s.Words, func(w Word) bool { return w.From == set.Name })
+			return s.Do == Command && isSrunStep(s) && !hasDynamicRendezvous(s) && !numbersThem
+		})
 	}
 
 	return slices.ContainsFunc(later, func(s Step) bool {

@@ -42,7 +42,7 @@ func freePort(launcher string) string {
 	case "torchrun":
 		return "let a free port be found: torchrun --standalone"
 	case "accelerate":
-		return "let a free port be found: --main_process_port 0"
+		return "let a free port be found: --main_process_port 0, with accelerate 1.7 or newer"
 	case "deepspeed":
 		return "leave it to the caller: --master_port ${MASTER_PORT:-29500}"
 	}

@@ -95,11 +95,12 @@ func furtherLines(parts []Step) string {
 	var blank, bare []int
 	for i, s := range parts[1:] {
 		line := lastWord(s).At.EndLine
+		cut, isCut := cutWord(s)
+		isLast := i+2 == len(parts)
 		switch {
-		case i+2 == len(parts):
-		case endsInBlank(s):
+		case isCut && (!isLast || strings.TrimSpace(cut.Text) != ""):
 			blank = append(blank, line)
-		default:
+		case !isLast:
 			bare = append(bare, line)
 		}
 	}

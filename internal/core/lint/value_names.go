@@ -35,7 +35,7 @@ func lookMisspelt(file File) (all []Finding) {
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case read()[s.Name]:
 				f.Severity, f.Seen = check.Info, s.Name+" is no variable that anything but this file reads"
-			case isChosenBeyond(choices(), s):
+			case isChosenBeyond(choices(), s), isHandedOnToo(file, s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
 			case mayBeSameWithout(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; as far as this file shows, the program may use the same GPUs with the right name"
@@ -166,15 +166,31 @@ func isChosenBeyond(choices []deviceChoice, set Step) bool {
 	})
 }
 
+// isHandedOnToo reports whether a script gives the number of a GPU to something else, too, by which its program may choose.
+func isHandedOnToo(file File, set Step) bool {
+	from := set.Value.From
+	isOther := func(v Value) bool { return !v.Known && v.From == from }
+	return set.Value.From != "" && !set.Value.Known && file.Kind == Shell && slices.ContainsFunc(file.Steps, func(s Step) bool {
+		if s.Do == Set && s.At != set.At && strings.Contains(s.Value.Raw, `["`) && strings.Contains(s.Value.Raw, "=$"+from) {
+			return true
+		}
+		return s.Do == Command && programOf(s).usesGPUs() && slices.ContainsFunc(s.Words, isOther)
+	})
+}
+
 // mayBeSameWithout reports whether a program may use the same GPUs with the list that was meant and without it: a list of the first
 // ones, where nothing shows that it would take all that it sees. How many the machine has no file says.
 func mayBeSameWithout(file File, set Step) bool {
+	isPython := set.Shell == 0 && (file.Kind == Python || file.Kind == Notebook)
+	if isPython && file.computesWithoutGPU() {
+		return true
+	}
 	n, counted := countDevices(set.Value)
 	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
-		return file.computesWithoutGPU()
+		return false
 	}
-	if set.Shell == 0 && (file.Kind == Python || file.Kind == Notebook) {
-		return !file.takesSeveral() || file.computesWithoutGPU()
+	if isPython {
+		return !file.takesSeveral()
 	}
 	return !file.startsOnAll()
 }
@@ -244,14 +260,25 @@ func (f File) mayTakeSeveral() bool {
 
 var severalWord = lazyRegexp(`(?i)^-+\w*(n[_-]?gpus?|num[_-]gpus?|gpus|multi[_-]?gpu|parallel|distributed|ddp|world[_-]size|devices)\b|\bdist_\w+\.sh$`)
 
-// computesWithoutGPU reports whether a program of Python says of what it makes that it is to use no GPU.
+// computesWithoutGPU reports whether a program of Python says of what it makes that it is to use no GPU, or is one of PyTorch alone that
+// names no device but the CPU: tensors are there unless a program moves them.
 func (f File) computesWithoutGPU() bool {
-	says := func(value string) bool {
-		return slices.ContainsFunc(f.Steps, func(s Step) bool {
-			return s.Do == Call && slices.ContainsFunc(s.Args, func(a Arg) bool { return hasWord("use_gpu use_cuda", a.Name) && a.Value.Text == value })
-		})
+	refuses, names, others := false, false, false
+	for _, s := range f.Steps {
+		switch s.Do {
+		case Import:
+			others = others || !hasWord("torch torchvision torchaudio", rootModule(s.Name))
+		case Call:
+			names = names || containsAny(s.Name, "cuda", ".to_device", "device_count") || s.argsContain("cuda", "gpu", "device") || len(s.deviceChoices()) > 0
+			for _, a := range s.Args {
+				if hasWord("use_gpu use_cuda", a.Name) {
+					refuses = refuses || a.Value.Text == "False"
+					names = names || a.Value.Text != "False"
+				}
+			}
+		}
 	}
-	return says("False") && !says("True")
+	return !names && (refuses || f.importsTorch() && !others)
 }
 
 // isSetAfterStart reports whether a variable of Python is set behind what starts the driver, on a way through the file.
