@@ -200,7 +200,8 @@ func (r *Report) addFile(one *fileReading) {
 
 // applyRules applies the rules to one file.
 func (one *fileReading) applyRules() (found []lint.Finding, silenced int) {
-	return lint.Silence(one.file, one.cellTexts(), lint.ApplyRules(one.file, one.preview))
+	found, silenced = lint.Silence(one.file, one.cellTexts(), lint.ApplyRules(one.file, one.preview))
+	return lint.JoinSame(found), silenced
 }
 
 // describeFindings describes findings with the lines that they are about. A file may have as many of them as lines: for each,

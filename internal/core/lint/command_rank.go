@@ -192,7 +192,7 @@ func takesWholeMachines(f File) bool {
 		if s.Do == Setting && (s.Name == "sbatch.exclusive" || s.Name == "sbatch.mem" && text == "0" || s.Name == "bsub.x" || s.Name == "pbs.l" && strings.Contains(text, "excl") || s.Name == "sbatch.qos" && text == "regular") {
 			return true
 		}
-		if strings.Contains(s.Value.Raw, "nvidia-smi") && strings.Contains(s.Value.Raw, "wc -l") {
+		if countsMachine(s.Value.Raw) {
 			// It counts the GPUs that there are, and starts a process for each.
 			return true
 		}
@@ -208,11 +208,6 @@ func takesWholeMachines(f File) bool {
 		}
 	}
 	return false
-}
-
-func optionText(words []Word, name string) string {
-	v, _ := findOption(words, name)
-	return v.Text
 }
 
 // wholeMachine is as many GPUs as most machines have that several people use.

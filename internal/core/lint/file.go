@@ -140,8 +140,7 @@ type Step struct {
 	Branch string
 	// Python: a TypeError or ValueError that it raises is caught, and goes no further.
 	Caught bool
-	// Python: as the file stands, the program never comes here: behind a condition that it made false, or in a function
-	// that it does not call.
+	// Python: as the file stands, the program never comes here: a condition before it is a constant that is false.
 	Idle bool
 	// Script: its first byte is At; bytes before each further line in the file; -1: places within it are unknown, and
 	// all are At.

@@ -16,6 +16,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 		return nil
 	}
 
+	use := newGPUUse(f)
 	for _, s := range f.Steps {
 		if s.Do != Command || s.Shell != 0 || len(s.Words) == 0 {
 			continue
@@ -32,7 +33,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 		}
 
 		if isKnownGPUVariable(name) {
-			all = append(all, lostExportFinding(f, Step{Name: name, At: s.At, Value: Value{Text: text, Known: s.Words[len(s.Words)-1].Known}}))
+			all = append(all, lostExportFinding(use, Step{Name: name, At: s.At, Value: Value{Text: text, Known: s.Words[len(s.Words)-1].Known}}))
 		}
 	}
 
@@ -43,7 +44,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
-				all = append(all, lostExportFinding(f, Step{Name: s.Name, At: s.At, Value: s.Value}))
+				all = append(all, lostExportFinding(use, Step{Name: s.Name, At: s.At, Value: s.Value}))
 			}
 		}
 	}
@@ -59,13 +60,13 @@ func hasProgramReader(steps []Step) bool {
 }
 
 // lostExportFinding is about what a program of Python sets for a shell alone.
-func lostExportFinding(f File, set Step) Finding {
+func lostExportFinding(use gpuUse, set Step) Finding {
 	severity, why := check.Severity(""), "neither this program nor what it starts later gets the variable"
 	switch {
-	case isSetInPython(f, set.Name):
+	case isSetInPython(use.file, set.Name):
 		severity = check.Info
-	case slices.Contains(maskVariables(), set.Name) && mayBeSameWithout(f, set):
-		severity, why = check.Info, why+"; as far as this file shows, it would use the same GPUs with it"
+	case use.isNeedless(set, set.Name):
+		severity, why = check.Info, why+"; "+needless
 	}
 
 	return Finding{Finding: check.Finding{Severity: severity, Seen: set.Name + " is set in a shell that ends at once", Why: why,

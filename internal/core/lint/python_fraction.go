@@ -43,8 +43,7 @@ func engineFractionFindings(w flow) (all []Finding) {
 			part = n
 		}
 
-		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In || b.At == m.At }) {
-			// At the same place a function makes one anew; it gave the one before back at its end, unless something keeps it.
+		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In }) {
 			sum, before = 0, nil
 		}
 

@@ -105,7 +105,7 @@ func valueRules() []Rule {
 		maskRule(codeOrder, "CANN's list ends at a number that is not above the one before"),
 		maskRule(codeNoDevice, "it is neither a number nor an identifier"),
 		maskRule(codeShowsAll, "the driver ignores what it cannot read so"),
-		{Code: "variable-misspelt", Look: lookMisspelt},
+		{Code: codeMisspelt, Look: lookMisspelt},
 		{Code: "variable-old-name", Look: lookOldName},
 		{Code: "variable-debug", Look: lookDebug},
 		{Code: "jax-both-fractions", Look: lookBothFractions},

@@ -27,7 +27,8 @@ func lookBackslash(f File) (all []Finding) {
 			Why: blankArgument(s) + ", and the shell takes the next line as another command, which gets neither the variables nor the options of this one",
 			Do:  "remove what stands behind the backslash"}, At: last.At}
 
-		if !f.goesOnBelow(last.At) {
+		isRemark := strings.TrimSpace(last.Text) != ""
+		if !f.goesOnBelow(last.At) || isRemark && (len(parts) < 2 || !isContinued(parts[1])) {
 			found.Severity, found.Why = check.Info, blankArgument(s)+"; nothing below belongs to the command"
 		}
 
@@ -63,7 +64,9 @@ func cutWord(s Step) (Word, bool) {
 	if last.Text != "" && strings.TrimSpace(last.Text) == "" && strings.HasPrefix(last.Raw, `\`) {
 		return last, true
 	}
-	i := slices.IndexFunc(s.Words, func(w Word) bool { return strings.HasPrefix(w.Raw, `\ #`) && w.At.Line == last.At.EndLine })
+	i := slices.IndexFunc(s.Words, func(w Word) bool {
+		return (strings.HasPrefix(w.Raw, `\ #`) || strings.HasPrefix(w.Raw, "\\\t#")) && w.At.Line == last.At.EndLine
+	})
 	if i < 1 {
 		return Word{}, false
 	}
@@ -88,6 +91,12 @@ func cutParts(commands []Step, i int) (parts []Step, next int) {
 		parts = append(parts, s)
 	}
 	return parts, next
+}
+
+// isContinued reports whether a command looks like the rest of one: it begins with an option, or with a program's argument.
+func isContinued(s Step) bool {
+	first := s.Words[0].Text
+	return strings.HasPrefix(first, "-") || strings.HasSuffix(first, ".py") || strings.ContainsAny(first, "=$/:")
 }
 
 // furtherLines names the lines after the first in which the same command is cut.

@@ -290,24 +290,19 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 	return f, found
 }
 
-// isToFillIn reports whether an entry says in words what belongs there: GPU_ID, "your GPU number", or other letters than ASCII.
+// isToFillIn reports whether an entry says in words what belongs there: GPU_ID, "your GPU number", or other letters than ASCII. What
+// begins with a word for a list, or has a number, is meant as one.
 func isToFillIn(entry string) bool {
-	isForeign := func(r rune) bool { return r > unicode.MaxASCII && unicode.IsLetter(r) }
 	words := strings.Fields(entry)
-	own := 0
-
-	for _, w := range words {
-		switch {
-		case isPlainNumber(w):
-			return false
-		case strings.ContainsFunc(w, isForeign):
-			return true
-		case isName(w) && !hasWord(wordsForLists, strings.ToLower(w)):
-			own++
-		}
+	isForeign := strings.ContainsFunc(entry, func(r rune) bool { return r > unicode.MaxASCII && unicode.IsLetter(r) })
+	isOwn := func(w string) bool { return isName(w) && !hasWord(wordsForLists, strings.ToLower(w)) }
+	if len(words) == 1 && !isForeign {
+		return isOwn(entry)
 	}
-
-	return own > 0 && (own == len(words) || len(words) > 1)
+	if strings.ContainsAny(entry, "0123456789") || hasWord("all any none auto no every", strings.ToLower(words[0])) {
+		return false
+	}
+	return isForeign || slices.ContainsFunc(words, isOwn)
 }
 
 // isEntry reports whether a word has the form of an entry of the variable.

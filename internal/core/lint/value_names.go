@@ -9,7 +9,6 @@ import (
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
-	"gpuard/internal/core/launchers"
 )
 
 // hasVendorPrefix reports whether a name may be a variable of a GPU library. Shell scripts set many others.
@@ -23,6 +22,7 @@ func lookMisspelt(file File) (all []Finding) {
 	read := sync.OnceValue(func() map[string]bool { return readNames(file) })
 	given := sync.OnceValue(func() int { return readBatchRequest(file).gpus })
 	choices := sync.OnceValue(func() []deviceChoice { return deviceNumbersOf(file) })
+	use := newGPUUse(file)
 	eachAssignment(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
@@ -34,11 +34,11 @@ func lookMisspelt(file File) (all []Finding) {
 			case has().hasSameValue(s, meant.Name):
 				f.Severity, f.Do = check.Info, "leave it out: "+meant.Name+" is set here, too"
 			case read()[s.Name]:
-				f.Severity, f.Seen = check.Info, s.Name+" is no variable that anything but this file reads"
-			case isChosenBeyond(choices(), s), isHandedOnToo(file, s):
+				f.Severity, f.Seen = check.Info, "only this file reads "+s.Name
+			case isChosenBeyond(choices(), s), use.isHandedOn(s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
-			case mayBeSameWithout(file, s):
-				f.Severity, f.Why = check.Info, f.Why+"; as far as this file shows, the program may use the same GPUs with the right name"
+			case use.isNeedless(s, meant.Name):
+				f.Severity, f.Why = check.Info, f.Why+"; "+needless
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
 				f.Do = leftToBatch
 			case isSetAfterStart(file, s):
@@ -47,31 +47,7 @@ func lookMisspelt(file File) (all []Finding) {
 			all = append(all, f)
 		}
 	})
-	return joinSame(all)
-}
-
-// joinSame makes one finding of those that say the same of one file, or of one cell of a notebook: what is copied from line to line
-// is one mistake.
-func joinSame(all []Finding) (kept []Finding) {
-	type mistake struct {
-		about check.Finding
-		cell  int
-	}
-	first, further := map[mistake]int{}, map[int][]int{}
-	for _, one := range all {
-		key := mistake{one.Finding, one.At.Cell}
-		i, known := first[key]
-		if !known {
-			first[key] = len(kept)
-			kept = append(kept, one)
-		} else if one.At.Line != kept[i].At.Line {
-			further[i] = append(further[i], one.At.Line)
-		}
-	}
-	for i, lines := range further {
-		kept[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
-	}
-	return kept
+	return all
 }
 
 // besides are the assignments of a file by what they count for: all that comes, or one command.
@@ -164,121 +140,6 @@ func isChosenBeyond(choices []deviceChoice, set Step) bool {
 		beyond := counted && n > 0 && c.index >= n
 		return !beyond && (set.Value.Known || set.Value.From == "" || c.value.From != set.Value.From)
 	})
-}
-
-// isHandedOnToo reports whether a script gives the number of a GPU to something else, too, by which its program may choose.
-func isHandedOnToo(file File, set Step) bool {
-	from := set.Value.From
-	isOther := func(v Value) bool { return !v.Known && v.From == from }
-	return set.Value.From != "" && !set.Value.Known && file.Kind == Shell && slices.ContainsFunc(file.Steps, func(s Step) bool {
-		if s.Do == Set && s.At != set.At && strings.Contains(s.Value.Raw, `["`) && strings.Contains(s.Value.Raw, "=$"+from) {
-			return true
-		}
-		return s.Do == Command && programOf(s).usesGPUs() && slices.ContainsFunc(s.Words, isOther)
-	})
-}
-
-// mayBeSameWithout reports whether a program may use the same GPUs with the list that was meant and without it: a list of the first
-// ones, where nothing shows that it would take all that it sees. How many the machine has no file says.
-func mayBeSameWithout(file File, set Step) bool {
-	isPython := set.Shell == 0 && (file.Kind == Python || file.Kind == Notebook)
-	if isPython && file.computesWithoutGPU() {
-		return true
-	}
-	n, counted := countDevices(set.Value)
-	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
-		return false
-	}
-	if isPython {
-		return !file.takesSeveral()
-	}
-	return !file.startsOnAll()
-}
-
-// startsOnAll reports whether a launcher of a file starts on every GPU that it sees: nothing tells it how many, or which.
-func (f File) startsOnAll() bool {
-	return slices.ContainsFunc(f.Steps, func(s Step) bool {
-		if s.Do != Command {
-			return false
-		}
-		p := programOf(s)
-		l, _ := readLaunch(s)
-		counts := l.use.KeysWith(launchers.Counts)
-		if slices.ContainsFunc(counts, func(k launchers.Key) bool { return hasWord("gpu auto", k.Value) }) {
-			return true
-		}
-		isTold := len(counts) > 0 || optionText(l.own, "include") != "" || optionText(l.own, "config-file") != ""
-		return hasWord("accelerate deepspeed ds fairseq-train fairseq-hydra-train llamafactory-cli axolotl swift xtuner", p.name) && !isTold
-	})
-}
-
-// takesSeveral reports whether a program of Python may use more than one of the GPUs that it sees: TensorFlow and JAX take memory on
-// all of them, and so may what starts workers, unless the program chooses the first device itself.
-func (f File) takesSeveral() bool {
-	chosen, spreads, may := false, false, false
-	for _, s := range f.Steps {
-		root, name := rootModule(s.Name), strings.ToLower(s.Name)
-		for _, c := range s.deviceChoices() {
-			chosen, spreads = true, spreads || c.index != 0
-		}
-		switch s.Do {
-		case Import:
-			spreads = spreads || hasWord("tensorflow keras jax flax horovod", root)
-			may = may || hasWord("transformers accelerate lightning pytorch_lightning deepspeed vllm sglang ray", root)
-		case Call:
-			spreads = spreads || containsAny(name, "device_count", "parallel", "distributed")
-			if a, given := s.findArg(-1, "devices", "gpus"); given {
-				one := hasWord("1 [0] 0", a.Value.Text)
-				chosen, spreads = chosen || one, spreads || a.Value.Known && !one
-			}
-			may = may || hasWord("deepspeed vllm sglang ray accelerate", root)
-		case Command:
-			_, launches := readLaunch(s)
-			spreads = spreads || launches
-		}
-	}
-	return spreads || may && !chosen
-}
-
-// mayTakeSeveral reports whether a program of a file may take more than one GPU: a launcher that is not told to start one process, an
-// option for their number, or what takes all that it sees. Of a program that is only named nothing is known.
-func (f File) mayTakeSeveral() bool {
-	switch f.Kind {
-	case Python, Notebook:
-		return f.takesSeveral()
-	case Shell, Csh, Fish, Makefile, Markdown:
-		return !f.launchesEach(1) && slices.ContainsFunc(f.Steps, func(s Step) bool {
-			if s.Do != Command {
-				return false
-			}
-			_, launches := readLaunch(s)
-			return launches || slices.ContainsFunc(s.Words, func(w Word) bool { return severalWord().MatchString(w.Text) })
-		}) || f.startsOnAll()
-	}
-	return true
-}
-
-var severalWord = lazyRegexp(`(?i)^-+\w*(n[_-]?gpus?|num[_-]gpus?|gpus|multi[_-]?gpu|parallel|distributed|ddp|world[_-]size|devices)\b|\bdist_\w+\.sh$`)
-
-// computesWithoutGPU reports whether a program of Python says of what it makes that it is to use no GPU, or is one of PyTorch alone that
-// names no device but the CPU: tensors are there unless a program moves them.
-func (f File) computesWithoutGPU() bool {
-	refuses, names, others := false, false, false
-	for _, s := range f.Steps {
-		switch s.Do {
-		case Import:
-			others = others || !hasWord("torch torchvision torchaudio", rootModule(s.Name))
-		case Call:
-			names = names || containsAny(s.Name, "cuda", ".to_device", "device_count") || s.argsContain("cuda", "gpu", "device") || len(s.deviceChoices()) > 0
-			for _, a := range s.Args {
-				if hasWord("use_gpu use_cuda", a.Name) {
-					refuses = refuses || a.Value.Text == "False"
-					names = names || a.Value.Text != "False"
-				}
-			}
-		}
-	}
-	return !names && (refuses || f.importsTorch() && !others)
 }
 
 // isSetAfterStart reports whether a variable of Python is set behind what starts the driver, on a way through the file.

@@ -69,7 +69,7 @@ class Calls(object):
         elif func.__class__ is not ast.Name:
             self.expression(func)
         before = self.printing
-        self.printing = before or func.__class__ is ast.Name and func.id == "print"
+        self.printing = before or getattr(func, "id", getattr(func, "attr", "")) in PRINTERS
         for a in node.args:
             if a.__class__ not in PLAIN:
                 self.expression(a)

@@ -17,10 +17,11 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
         self.counters = set()
         self.asking = ()
         self.catching = False  # what a wrong value raises is caught
-        self.printing = False  # what is read is printed
+        self.printing = False  # what is read is only shown or checked
         self.idle = False  # as the file stands, the program never comes here
-        self.bare = set()  # functions of the file that nothing decorates
-        self.guarded = False  # there is an if __name__ == "__main__"
+        self.trees = []
+        self.engines = False  # the text speaks of LLM
+        self.stored = None  # how often each name of the file is given a value, when that was asked
         self.cleaning = False  # what stands here undoes what was done before
         self.borrowed = False  # in a function that others use between two halves of it
         self.options = {}  # the types of a parser's options, by the name of the attribute
@@ -38,6 +39,8 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
                 self.branch, self.scope, self.owner, self.owner_here = "", self.module, "", False
                 if "environ" in self.hints and (b"add_argument" in text or b"DEFINE_" in text or b"click" in text):
                     self.read_options(tree)
+                self.trees.append(tree)
+                self.engines = self.engines or b"LLM" in text
                 self.block(tree.body)
                 if b"VISIBLE_DEVICES=" in text:
                     self.read_texts(tree)
@@ -52,20 +55,7 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
                 self.body(*job)
             except RecursionError as why:
                 problems.append({"cell": job[6], "line": job[0].lineno, "why": str(why)})
-        steps = self.useful(top)
-        if self.guarded:
-            self.mark_uncalled(steps, b"\n".join(text for _, text in texts))
-        return steps, problems
-
-    def mark_uncalled(self, steps, text):
-        """A program's function that is named nowhere else in it is not called as the file stands; remarks do not count."""
-        inside = set(s.get("in", "") for s in steps if s["do"] in ("set", "call", "command")) & self.bare
-        for name in inside:
-            word = re.compile(b"\\b" + name.encode("utf-8") + b"\\b")
-            if sum(1 for line in text.split(b"\n") for _ in word.findall(line.split(b"#")[0])) == 1:
-                for s in steps:
-                    if s.get("in", "") == name:
-                        s["idle"] = True
+        return self.useful(top), problems
 
     def useful(self, nested):
         """The steps in one list. Calls of functions that do nothing of interest are left out."""

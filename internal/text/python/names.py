@@ -12,6 +12,7 @@ pytorch_lightning accelerate transformers diffusers sentence_transformers deepsp
 multiprocess concurrent billiard loky dask_cuda tinygrad paddle mxnet cudf cuml""".split())
 QUIET = ("torch.nn.", "torch.optim.", "torch.nn.functional.", "tensorflow.keras.layers.", "keras.layers.", "torchvision.transforms.", "torch.utils.tensorboard.")
 METHODS = set("cuda to xpu spawn Process Pool submit map imap imap_unordered starmap apply_async map_async from_pretrained start use".split())
+PRINTERS = set("print pprint debug info warning warn error critical exception log".split())
 USE_WORDS = ("use_gpu", "use_cuda")
 DEVICE_WORDS = set("device devices device_map device_ids device_id gpus target initializer worker_init_fn num_gpus".split())
 RUNNERS = set("run call check_call check_output Popen getoutput getstatusoutput".split())

@@ -134,14 +134,12 @@ class Statements(object):
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             sides = (test.left, test.comparators[0])
             if any(isinstance(x, ast.Name) and x.id == "__name__" for x in sides) and any(constant(x) == "__main__" for x in sides):
-                self.guarded = True
                 return self.arm("m", self.number(), 0, s.body)
         letter = "g" if self.counts(test) else "i"
         never = self.dotted(test) in ("typing.TYPE_CHECKING", "TYPE_CHECKING") or constant(test) in ("False", "0")
         if constant(test) in ("True", "1"):
             return self.block(s.body)
-        known = self.scope.find(test.id) if isinstance(test, ast.Name) else None
-        off = isinstance(known, Known) and known.text in ("", "0", "False", "None")
+        off = isinstance(test, ast.Name) and self.is_off(test.id)
         kept = self.narrow(test)
         n = self.number()
         before = self.asking
@@ -154,6 +152,20 @@ class Statements(object):
         self.arm(letter, n, 1, s.orelse)
         self.asking = before
         self.widen(kept, s.body, s.orelse)
+
+    def is_off(self, name):
+        """Whether a name is a constant that is false, and is given no other value anywhere in the file."""
+        known = self.scope.find(name)
+        if not isinstance(known, Known) or known.kind not in ("int", "bool", "None") or known.text not in ("0", "False", "None"):
+            return False
+        if self.stored is None:
+            self.stored = {}
+            for x in [x for tree in self.trees for x in ast.walk(tree)]:
+                for word in [x.id] if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Load) else x.names if isinstance(x, (ast.Global, ast.Nonlocal)) else []:
+                    self.stored[word] = self.stored.get(word, 0) + 1
+                if isinstance(x, ast.ImportFrom) and any(n.name == "*" for n in x.names):
+                    self.stored["*"] = 1
+        return self.stored.get(name) == 1 and "*" not in self.stored
 
     def counts(self, test):
         """Whether a condition asks how many devices there are."""
@@ -198,7 +210,9 @@ class Statements(object):
         return bool(made.pairs)
 
     def do_assert(self, s):
+        before, self.printing = self.printing, True
         self.expression(s.test)
+        self.printing = before
         self.narrow(s.test)
 
     def do_try(self, s):
@@ -277,8 +291,6 @@ class Statements(object):
             name = self.owner + "." + s.name if self.owner else s.name
             if not self.owner:
                 self.scope.names.pop(s.name, None)
-                if not s.decorator_list:
-                    self.bare.add(s.name)
         self.functions.add(name)
         place = []
         self.out.append(place)
@@ -320,6 +332,19 @@ class Statements(object):
         args += [{"name": p.arg} for p in params if p.arg not in ("self", "cls")]
         self.say("define", s, name, args=args)["at"] = [cell, s.lineno, s.col_offset, s.lineno, s.col_offset]
         self.block(s.body)
+        if self.engines and any(self.is_dropped(s, x) for x in s.body):
+            self.say("call", s, "del", args=[])
+
+    def is_dropped(self, function, statement):
+        """Whether a statement makes an engine that ends with its function: only methods of it are called."""
+        if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call) and self.dotted(statement.value.func) == "vllm.LLM"):
+            return False
+        name = statement.targets[0]
+        if not isinstance(name, ast.Name):
+            return False
+        uses = [x for x in ast.walk(function) if isinstance(x, ast.Name) and x.id == name.id]
+        methods = [x for x in ast.walk(function) if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name) and x.value.id == name.id]
+        return len(uses) == len(methods) + 1 and not any(isinstance(x, ast.Global) and name.id in x.names for x in ast.walk(function))
 
     def annotated(self, note):
         """The type that an annotation of a parameter says, where it is none of a text."""

@@ -1,0 +1,269 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"gpuard/internal/core/launchers"
+)
+
+// gpuUse says how many of the GPUs that they see the programs of a file take, as far as it shows. What is asked of the whole file is
+// found once.
+type gpuUse struct {
+	file File
+	// A program takes all that it sees, or may.
+	takesAll func() bool
+	// Python: a program takes more than the first one, or may.
+	takesSeveral func() bool
+	// Python: a program uses none.
+	takesNone func() bool
+	// Each program that is told how many it takes is told so many; 0 where they differ, or one is not told.
+	toldAll func() int
+	// The variables that programs get as words, too.
+	handedOn func() map[string]bool
+}
+
+func newGPUUse(f File) gpuUse {
+	return gpuUse{
+		file:         f,
+		takesAll:     sync.OnceValue(f.takesAll),
+		takesSeveral: sync.OnceValue(f.takesSeveral),
+		takesNone:    sync.OnceValue(f.takesNone),
+		toldAll:      sync.OnceValue(f.toldAll),
+		handedOn:     sync.OnceValue(f.handedOn),
+	}
+}
+
+// needless is why a list that nothing reads may do no harm.
+const needless = "nothing changes on a machine with these GPUs alone, or where the program takes the first ones by itself"
+
+// isNeedless reports whether the programs of a file may use the same GPUs with a list that is set and without it.
+func (u gpuUse) isNeedless(set Step, name string) bool {
+	if !slices.Contains(maskVariables(), name) {
+		// Container runtimes give all without a list.
+		return false
+	}
+
+	isPython := set.Shell == 0 && (u.file.Kind == Python || u.file.Kind == Notebook)
+	if isPython && u.takesNone() {
+		return true
+	}
+
+	n, counted := countDevices(set.Value)
+	switch {
+	case !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n):
+		return false
+	case u.toldAll() == n:
+		return true
+	case n > 1:
+		return u.toldAll() == toldElsewhere
+	case isPython:
+		return !u.takesSeveral()
+	}
+
+	return !u.takesAll()
+}
+
+// isHandedOn reports whether a script gives the value of a list to a program in another way, too: as a number, by which it chooses.
+func (u gpuUse) isHandedOn(set Step) bool {
+	return u.file.Kind == Shell && !set.Value.Known && set.Value.From != "" && u.handedOn()[set.Value.From]
+}
+
+func (f File) handedOn() map[string]bool {
+	all := map[string]bool{}
+	for _, s := range f.Steps {
+		if s.Do == Set && strings.Contains(s.Value.Raw, `["`) {
+			// An array, of which options may be made.
+			for _, found := range expanded().FindAllStringSubmatch(s.Value.Raw, -1) {
+				all[found[1]] = true
+			}
+		}
+		if s.Do == Command && programOf(s).usesGPUs() {
+			for _, w := range s.Words {
+				all[w.From] = all[w.From] || !w.Known
+			}
+		}
+	}
+	return all
+}
+
+// toldElsewhere is the number of GPUs that a launcher is told by something which the file does not know.
+const toldElsewhere = -1
+
+// toldAll is how many GPUs each program of a file that uses some is told to take: by its launcher, by an option of its own, or as
+// the last word of a script that starts a process for each. It is 0 where they differ, or one is not told.
+func (f File) toldAll() int {
+	a := indexVariables(f)
+	told := 0
+	for i, s := range f.Steps {
+		p := programOf(s)
+		if s.Do != Command || len(p.args) == 0 || !p.usesGPUs() && !isScript(p) {
+			continue
+		}
+
+		n := 0
+		l, launches := a.launchAt(i)
+		last := parseDecimal(p.args[len(p.args)-1].Text)
+		option, given := findOption(p.args, "num-gpus", "num-gpu", "n-gpus", "n-gpu", "ngpus", "ngpu", "gpu-num", "gpus-num", "nproc", "nprocs", "world-size", "num-devices")
+		_, isFile := findOption(l.own, "config-file")
+		switch {
+		case launches && l.kind == "accelerate" && isFile:
+			n = toldElsewhere
+		case launches && len(l.use.KeysWith(launchers.Counts)) > 0:
+			n = l.toldCount(a, i)
+		case given:
+			n = max(0, parseDecimal(option.Text))
+		case strings.HasPrefix(path.Base(p.name), "dist_") && last > 0:
+			n = last
+		}
+
+		if n == 0 || told != 0 && told != n {
+			return 0
+		}
+		told = n
+	}
+	return told
+}
+
+// toldCount is how many processes a launcher is told to start; 0 for one on each GPU that it sees.
+func (l launch) toldCount(a indexedFile, i int) int {
+	for _, k := range l.use.KeysWith(launchers.Counts) {
+		if k.Word >= 0 && (hasWord("gpu auto", l.keyValue(k).Text) || countsMachine(a.resolveConstant(i, l.keyValue(k)).Raw)) {
+			return 0
+		}
+	}
+	n, _, counted := l.neededGPUs(a, i)
+	if !counted {
+		return toldElsewhere
+	}
+	return n
+}
+
+// countsMachine reports whether a value is the number of the GPUs that there are.
+func countsMachine(raw string) bool {
+	return strings.Contains(raw, "nvidia-smi") && strings.Contains(raw, "wc -l")
+}
+
+// takesAll reports whether a program of a file takes every GPU that it sees, or may: a launcher that nothing tells how many, or a tool
+// other than Python.
+func (f File) takesAll() bool {
+	a := indexVariables(f)
+	for i, s := range f.Steps {
+		if s.Do != Command {
+			continue
+		}
+
+		l, launches := readLaunch(s)
+		isTold := optionText(l.own, "include") != "" || optionText(l.own, "config-file") != "" || hasWord("vllm sglang", l.kind)
+		counts := launches && len(l.use.KeysWith(launchers.Counts)) > 0
+		p := programOf(s)
+		isTool := p.usesGPUs() && !launchers.IsPython(p.name) && !strings.HasSuffix(p.name, ".py")
+		if counts && l.toldCount(a, i) == 0 || !counts && !isTold && isTool {
+			return true
+		}
+	}
+	return false
+}
+
+// takesSeveral reports whether a program of Python may use more than the first of the GPUs that it sees: TensorFlow and JAX take memory
+// on all of them, and so may what starts workers, unless the program chooses the first device itself.
+func (f File) takesSeveral() bool {
+	chosen, spreads, may := false, false, false
+	for _, s := range f.Steps {
+		root, name := rootModule(s.Name), strings.ToLower(s.Name)
+		for _, c := range s.deviceChoices() {
+			chosen, spreads = true, spreads || c.index != 0
+		}
+		switch s.Do {
+		case Import:
+			spreads = spreads || hasWord("tensorflow keras jax flax horovod", root)
+			may = may || hasWord("transformers accelerate lightning pytorch_lightning deepspeed vllm sglang ray", root)
+		case Call:
+			spreads = spreads || containsAny(name, "device_count", "parallel", "distributed") || name == "transformers.trainer"
+			if a, given := s.findArg(-1, "devices", "gpus"); given {
+				one := hasWord("1 [0] 0", a.Value.Text)
+				chosen, spreads = chosen || one, spreads || a.Value.Known && !one
+			}
+			may = may || hasWord("deepspeed vllm sglang ray accelerate", root)
+		case Command:
+			_, launches := readLaunch(s)
+			spreads = spreads || launches
+		}
+	}
+	return spreads || may && !chosen
+}
+
+// takesNone reports whether a program of Python says of what it makes that it is to use no GPU, or is one of PyTorch alone that names
+// no device but the CPU: tensors are there unless a program moves them.
+func (f File) takesNone() bool {
+	refuses, names, others := false, false, false
+	for _, s := range f.Steps {
+		switch s.Do {
+		case Import:
+			others = others || !hasWord("torch torchvision torchaudio paddle", rootModule(s.Name))
+		case Command:
+			others = others || programOf(s).usesGPUs()
+		case Call:
+			names = names || containsAny(s.Name, "cuda", ".to_device", "device_count") || s.argsContain("cuda", "device") || len(s.deviceChoices()) > 0
+			for _, a := range s.Args {
+				if hasWord("use_gpu use_cuda", a.Name) {
+					refuses = refuses || a.Value.Text == "False"
+					names = names || a.Value.Text != "False"
+				}
+			}
+		}
+	}
+	return !names && !others && (refuses || f.importsTorch())
+}
+
+// mayTakeSeveral reports whether a program of a file may take more than one GPU, so that the second of a list is missed. Of a program that
+// is only named nothing is known.
+func (f File) mayTakeSeveral() bool {
+	if (f.Kind == Python || f.Kind == Notebook) && f.takesSeveral() || !slices.Contains([]Kind{Python, Notebook, Shell, Csh, Fish, Makefile, Markdown}, f.Kind) {
+		return true
+	}
+	told := f.toldAll()
+	return told != 1 && (told != 0 || f.takesAll() || slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.Do == Command && slices.ContainsFunc(s.Words, func(w Word) bool { return severalWord().MatchString(w.Text) })
+	}))
+}
+
+// severalWord is an option or a script that is about more GPUs than one, as a rule.
+var severalWord = lazyRegexp(`(?i)gpus|num[-_]gpu|multi|parallel|distributed|ddp|world[-_]size|nproc|devices|^dist_|/dist_|^(cuda:)?\d(,\d)+$`)
+
+// codeMisspelt is what JoinSame joins.
+const codeMisspelt = "variable-misspelt"
+
+// JoinSame makes one finding of those that say the same of a misspelt name in one file, or in one cell of a notebook: what is copied
+// from line to line is one mistake.
+func JoinSame(all []Finding) (kept []Finding) {
+	type mistake struct {
+		seen, do string
+		severity string
+		cell     int
+	}
+	first, further := map[mistake]int{}, map[int][]int{}
+	for _, one := range all {
+		key := mistake{one.Seen, one.Do, string(one.Severity), one.At.Cell}
+		i, known := first[key]
+		if one.Code != codeMisspelt || !known {
+			first[key] = len(kept)
+			kept = append(kept, one)
+			continue
+		}
+		if one.At.Line != kept[i].At.Line {
+			further[i] = append(further[i], one.At.Line)
+		}
+	}
+	for i, lines := range further {
+		kept[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
+	}
+	return kept
+}
+
+func optionText(words []Word, name string) string {
+	v, _ := findOption(words, name)
+	return v.Text
+}
