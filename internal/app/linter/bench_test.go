@@ -136,3 +136,25 @@ func TestManyMistakes(t *testing.T) {
 		t.Errorf("3000 lines take %v", took)
 	}
 }
+
+// TestManyMisspelt: what a rule asks of the whole file it asks once.
+func TestManyMisspelt(t *testing.T) {
+	gate.Need(t, "python3")
+	for name, line := range map[string]string{
+		"first.sh":  "CUDA_VISIBLE_DEVICE=0 python train.py\n",
+		"number.sh": "CUDA_VISIBLE_DEVICE=$GPU python train.py\n",
+		"first.py":  "os.environ['CUDA_VISIBLE_DEVICE'] = '0'\n",
+		"lost.py":   "os.system('export CUDA_VISIBLE_DEVICES=0')\n",
+	} {
+		root := lay(t, map[string]string{name: "import os\n" + strings.Repeat(line, 6000)})
+		begun := processors(t)
+		r := look(t, false, root)
+		took := processors(t) - begun
+		if len(r.Findings) == 0 {
+			t.Errorf("%s: no finding", name)
+		}
+		if took > 10*time.Second { // by the square of the lines it would be minutes
+			t.Errorf("%s: 6000 lines take %v", name, took)
+		}
+	}
+}

@@ -200,8 +200,7 @@ func (r *Report) addFile(one *fileReading) {
 
 // applyRules applies the rules to one file.
 func (one *fileReading) applyRules() (found []lint.Finding, silenced int) {
-	found, silenced = lint.Silence(one.file, one.cellTexts(), lint.ApplyRules(one.file, one.preview))
-	return lint.JoinSame(found), silenced
+	return lint.CheckFile(one.file, one.cellTexts(), one.preview)
 }
 
 // describeFindings describes findings with the lines that they are about. A file may have as many of them as lines: for each,

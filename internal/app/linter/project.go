@@ -175,7 +175,8 @@ func newerRelease(a, b string) string {
 func torchInProse(text string) (newest string) {
 	for _, m := range regexp.MustCompile(`(?i)\bpytorch[*_`+"`"+`]*(?:\s+version)?\s*[(:]?\s*(?:[>=≥]+\s*)?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
 		release := m[1]
-		if isMonth := regexp.MustCompile(`^[0-9]{2}\.[0-9]{2}$`); isMonth.MatchString(release) {
+		if year, _, _ := strings.Cut(release, "."); len(year) == 2 {
+			// NVIDIA's images have the months of their releases: 24.05.
 			release = torchOfMonth(release)
 		}
 		newest = newerRelease(newest, release)

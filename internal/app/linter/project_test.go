@@ -55,6 +55,26 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// TestOnceInFile: one misspelt name is said once in a file, with the lines of all places; not those that are silenced, or less bad.
+func TestOnceInFile(t *testing.T) {
+	gate.Need(t, "python3")
+	for text, want := range map[string]string{
+		"CUDA_VISIBLE_DEVICE=1 python a.py\nCUDA_VISIBLE_DEVICE=2 python b.py\n\nCUDA_VISIBLE_DEVICE=3 python c.py\n": "CUDA_VISIBLE_DEVICE is no variable that anything reads; the same in lines 2, 4",
+		"CUDA_VISIBLE_DEVICE=1 python a.py # gpuard:ignore variable-misspelt\nCUDA_VISIBLE_DEVICE=2 python b.py\n":    "CUDA_VISIBLE_DEVICE is no variable that anything reads",
+		"CUDA_VISIBLE_DEVICE=1 python a.py\nCUDA_VISIBLE_DEVICE=2 python b.py # gpuard:ignore variable-misspelt\n":    "CUDA_VISIBLE_DEVICE is no variable that anything reads",
+		"CUDA_VISIBLE_DEVICE=0 python a.py\nCUDA_VISIBLE_DEVICE=2 python b.py\n":                                      "CUDA_VISIBLE_DEVICE is no variable that anything reads, CUDA_VISIBLE_DEVICE is no variable that anything reads",
+	} {
+		var seen []string
+		for _, f := range look(t, false, lay(t, map[string]string{"run.sh": "#!/bin/bash\n" + text})).Findings {
+			seen = append(seen, f.Seen)
+		}
+		want = strings.ReplaceAll(want, "lines 2, 4", "lines 3, 5")
+		if got := strings.Join(seen, ", "); got != want {
+			t.Errorf("%s\n got %q\nwant %q", text, got, want)
+		}
+	}
+}
+
 // TestOnceForEachName: an old name is said once in a repository, another one for itself.
 func TestOnceForEachName(t *testing.T) {
 	const wait, trace = "#!/bin/bash\nexport NCCL_BLOCKING_WAIT=1\ntorchrun train.py\n", "#!/bin/bash\nexport NCCL_DESYNC_DEBUG=1\ntorchrun train.py\n"
@@ -91,6 +111,7 @@ func TestPinned(t *testing.T) {
 		{"docker/Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
 		{"README.md", "Tested with **PyTorch** 1.7.1 and Python 3.8.\n", true},
 		{"README.md", "Requires PyTorch >= 1.8 (or PyTorch 2.6).\n", false},
+		{"README.md", "We run it in NVIDIA's PyTorch 20.06-py3 container.\n", true},
 		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
 		{"README.md", "conda install pytorch==1.10.1 torchvision==0.11.2\n", true},
 		{"pkg/requirements.txt", "torch==2.5\n", false},
@@ -140,17 +161,18 @@ func TestPinnedVariable(t *testing.T) {
 func TestCopied(t *testing.T) {
 	gate.Need(t, "python3")
 	const program = "import os, torch\nscaler = torch.cuda.amp.GradScaler()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0-3'\n"
-	texts := map[string]string{".git/HEAD": "", "fairseq/setup.py": "", "fairseq/tasks/a.py": program, "transformers/b.py": program, "archive/2023/c.py": program}
+	texts := map[string]string{".git/HEAD": "", "fairseq/setup.py": "", "fairseq/tasks/a.py": program, "transformers/b.py": program, "archive/2023/c.py": program, "retired/d.py": program}
 	if got := lintFiles(t, "pytorch-old-name", texts); len(got) != 1 || !strings.HasPrefix(got[0], "transformers/b.py: ") {
 		t.Errorf("remarks: %q", got)
 	}
-	if got := lintFiles(t, "mask-range", texts); len(got) != 3 {
+	if got := lintFiles(t, "mask-range", texts); len(got) != 4 {
 		t.Errorf("mistakes: %q", got)
 	}
 
 	const workflow = "on: push\njobs:\n  a:\n    runs-on: gpu\n    steps:\n      - run: docker run --gpus 0 image\n"
 	texts = map[string]string{".git/HEAD": "", ".github/workflows/a.yml": workflow, "old/.github/workflows/b.yml": workflow,
-		"copies/transformers-main/setup.py": "", "copies/transformers-main/run.sh": "docker run --gpus 0 image\n"}
+		"copies/transformers-main/setup.py": "", "copies/transformers-main/run.sh": "docker run --gpus 0 image\n",
+		"fairseq-0.10.2/setup.py": "", "fairseq-0.10.2/run.sh": "docker run --gpus 0 image\n"}
 	if got := lintFiles(t, "gpus-zero", texts); len(got) != 1 || !strings.HasPrefix(got[0], ".github/") {
 		t.Errorf("workflows that run, and copies by the name of an archive: %q", got)
 	}

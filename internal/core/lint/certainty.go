@@ -28,16 +28,16 @@ func (f File) bound(one Finding, about Description) check.Severity {
 		}
 	}
 
-	if f.isFaultExpected(one) {
+	if f.isHarmless(one) {
 		most = check.Info
 	}
 
 	return lower(one.Severity, most)
 }
 
-// isFaultExpected reports whether what is wrong is there on purpose or harms nobody, as far as the file shows: a wrong value of a
-// test is what is tested, an exception behind try is caught, and a program that never comes there does not fail.
-func (f File) isFaultExpected(one Finding) bool {
+// isHarmless reports whether what is wrong does nobody harm, as far as the file shows: a wrong value of a test is what is tested, an
+// exception behind try is caught, and a program that never comes there does not fail.
+func (f File) isHarmless(one Finding) bool {
 	list := strings.HasPrefix(one.Code, "mask-") || one.Code == "port-too-large"
 	if f.Kind != Python && f.Kind != Notebook {
 		return list && isTestName(f.Path)

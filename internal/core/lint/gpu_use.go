@@ -233,36 +233,6 @@ func (f File) mayTakeSeveral() bool {
 // severalWord is an option or a script that is about more GPUs than one, as a rule.
 var severalWord = lazyRegexp(`(?i)gpus|num[-_]gpu|multi|parallel|distributed|ddp|world[-_]size|nproc|devices|^dist_|/dist_|^(cuda:)?\d(,\d)+$`)
 
-// codeMisspelt is what JoinSame joins.
-const codeMisspelt = "variable-misspelt"
-
-// JoinSame makes one finding of those that say the same of a misspelt name in one file, or in one cell of a notebook: what is copied
-// from line to line is one mistake.
-func JoinSame(all []Finding) (kept []Finding) {
-	type mistake struct {
-		seen, do string
-		severity string
-		cell     int
-	}
-	first, further := map[mistake]int{}, map[int][]int{}
-	for _, one := range all {
-		key := mistake{one.Seen, one.Do, string(one.Severity), one.At.Cell}
-		i, known := first[key]
-		if one.Code != codeMisspelt || !known {
-			first[key] = len(kept)
-			kept = append(kept, one)
-			continue
-		}
-		if one.At.Line != kept[i].At.Line {
-			further[i] = append(further[i], one.At.Line)
-		}
-	}
-	for i, lines := range further {
-		kept[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
-	}
-	return kept
-}
-
 func optionText(words []Word, name string) string {
 	v, _ := findOption(words, name)
 	return v.Text

@@ -210,7 +210,7 @@ func settingRules() []Rule {
 		{Code: "master-port-fixed", Look: lookPortInPython},
 		{Code: "fractions-over-one", Look: lookFractionsInPython},
 
-		// Silence, which alone reads comments, finds these.
+		// dropSilenced, which alone reads comments, finds these.
 		{Code: codeSilence},
 	}
 }

@@ -3,21 +3,29 @@ package lint
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/suggest"
 )
 
-// Silence takes out the findings that a comment in the file silences:
+// CheckFile applies every rule to a file, takes out what its comments silence, and says one mistake once. text is that of each cell of a
+// notebook by its number, or of the file as cell 0.
+func CheckFile(f File, text map[int]string, preview bool) (kept []Finding, silenced int) {
+	kept, silenced = dropSilenced(f, text, ApplyRules(f, preview))
+	return joinSame(kept), silenced
+}
+
+// dropSilenced takes out the findings that a comment in the file silences:
 //
 //	x = 1  # gpuard:ignore CODE, CODE      on the line, or on any line of what the finding is about
 //	# gpuard:ignore CODE                   alone on the line before
 //	# gpuard:ignore-file CODE              anywhere: in the whole file
 //
 // A comment that is meant so and silences nothing, because it is not written so or no finding has its code, is a finding
-// itself. text is that of each cell of a notebook by its number, or of the file as cell 0.
-func Silence(f File, text map[int]string, found []Finding) (kept []Finding, silenced int) {
-	s := silencer{file: f, comments: map[int][]comment{}, lines: map[int][]string{}, named: map[int]map[string]bool{}}
+// itself.
+func dropSilenced(f File, text map[int]string, found []Finding) (kept []Finding, silenced int) {
+	s := silencer{file: f, comments: map[int][]comment{}, lines: map[int][]string{}, named: map[int]map[string]bool{}, codes: sync.OnceValue(allCodes)}
 	for cell, source := range text {
 		s.lines[cell], s.named[cell] = SplitLines(source), map[string]bool{}
 		for i, line := range s.lines[cell] {
@@ -29,8 +37,8 @@ func Silence(f File, text map[int]string, found []Finding) (kept []Finding, sile
 				s.named[cell][code] = true
 			}
 
-			if f.Kind != Markdown {
-				found = append(found, findMistaken(line, Place{Cell: cell, Line: i + 1, EndLine: i + 1})...)
+			if f.Kind != Markdown && !f.Copied {
+				found = append(found, s.findMistaken(line, Place{Cell: cell, Line: i + 1, EndLine: i + 1})...)
 			}
 		}
 	}
@@ -72,13 +80,14 @@ func readComment(line string) (c comment) {
 // ignoreRegexp matches a comment in any of the formats; units may begin theirs with a semicolon.
 var ignoreRegexp = lazyRegexp(`[#;][ \t]*gpuard:ignore(-file)?[ \t]+([a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*)`)
 
-// findMistaken finds comments of a line that are meant to silence something and do not.
-func findMistaken(line string, at Place) []Finding {
+// findMistaken finds a comment of a line that is meant to silence something and does not.
+func (s *silencer) findMistaken(line string, at Place) []Finding {
 	if !strings.Contains(line, "gpuard") && !strings.Contains(line, "GPUARD") {
 		return nil
 	}
+
 	meant := meantRegexp().FindStringSubmatch(line)
-	if meant == nil {
+	if meant == nil || strings.HasPrefix(meant[0], ";") && s.file.Kind != Unit && s.file.Kind != Supervisor {
 		return nil
 	}
 
@@ -87,29 +96,46 @@ func findMistaken(line string, at Place) []Finding {
 	found := Finding{Finding: check.Finding{Code: codeSilence, Severity: describeCode(codeSilence).Severity, Seen: "this comment silences nothing",
 		Why: "it is not written as gpuard reads it, or names no code", Do: "write: # gpuard:ignore" + strings.ToLower(meant[1]) + " CODE, with the code behind the finding"}, At: at}
 
+	words := splitCodes(strings.Trim(meant[2], " \t:=[](){}"))
 	written := ignoreRegexp().FindStringSubmatch(line)
 	if written == nil {
+		if len(words) > 0 && s.codeMeant(words[0]) == "" {
+			// It speaks of gpuard.
+			return nil
+		}
 		return []Finding{found}
 	}
 
 	codes := splitCodes(written[2])
-	isUnknown := func(code string) bool { return !slices.Contains(allCodes(), code) }
-	unknown := slices.IndexFunc(codes, isUnknown)
-	if unknown < 0 || strings.Contains(written[2], ",") && !strings.Contains(codes[unknown], "-") {
-		// Behind a comma may stand why.
-		return nil
+	isKnown := func(code string) bool { return slices.Contains(s.codes(), code) }
+	wrong := slices.IndexFunc(codes, func(code string) bool { return !isKnown(code) && s.codeMeant(code) != "" })
+	if next := len(codes); next < len(words) && isKnown(words[next]) {
+		found.Seen, found.Why = "this comment does not silence "+words[next], "codes have commas between them"
+		found.Do = "write: " + strings.Join(words[:next+1], ", ")
+		return []Finding{found}
 	}
 
-	found.Why = "no finding of lint has the code " + codes[unknown]
-	if right := suggest.ClosestWord(codes[unknown], allCodes()); right != "" {
-		found.Do = "write: " + right
+	switch {
+	case wrong >= 0:
+		found.Do = "write: " + s.codeMeant(codes[wrong])
+	case slices.ContainsFunc(codes, isKnown):
+		// Behind a comma stands why.
+		return nil
+	default:
+		wrong, found.Do = 0, "write the code behind the finding"
 	}
+	found.Why = "no finding of lint has the code " + words[wrong]
 
 	return []Finding{found}
 }
 
-// meantRegexp matches a comment that is meant to silence findings, however it is written.
-var meantRegexp = lazyRegexp(`(?i)[#;][ \t]*gpuard[ \t:._-]+(?:ignore|noqa|disable)(-file)?\b[^\r\n]*`)
+// codeMeant is the code of lint that a word is, or is probably meant to be.
+func (s *silencer) codeMeant(word string) string {
+	return suggest.ClosestWord(strings.Trim(word, ".:;"), s.codes())
+}
+
+// meantRegexp matches a comment that is meant to silence findings, however it is written, and what stands behind.
+var meantRegexp = lazyRegexp(`(?i)[#;][ \t]*gpuard[ \t:._-]+(?:ignored?|noqa|nolint|skip|disable)(-file)?\b([^\r\n]*)`)
 
 func splitCodes(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
@@ -124,6 +150,8 @@ type silencer struct {
 	// The codes in the comments of a cell.
 	named      map[int]map[string]bool
 	everywhere []string
+	// The codes of lint.
+	codes func() []string
 }
 
 func (s *silencer) silences(f Finding) bool {
@@ -182,4 +210,34 @@ func (s *silencer) firstLines(at Place) []int {
 	}
 
 	return firsts
+}
+
+// codeMisspelt is what joinSame joins.
+const codeMisspelt = "variable-misspelt"
+
+// joinSame makes one finding of those that say the same of a misspelt name in one file, or in one cell of a notebook: what is copied
+// from line to line is one mistake.
+func joinSame(all []Finding) (kept []Finding) {
+	type mistake struct {
+		seen, do string
+		severity string
+		cell     int
+	}
+	first, further := map[mistake]int{}, map[int][]int{}
+	for _, one := range all {
+		key := mistake{one.Seen, one.Do, string(one.Severity), one.At.Cell}
+		i, known := first[key]
+		if one.Code != codeMisspelt || !known {
+			first[key] = len(kept)
+			kept = append(kept, one)
+			continue
+		}
+		if one.At.Line != kept[i].At.Line {
+			further[i] = append(further[i], one.At.Line)
+		}
+	}
+	for i, lines := range further {
+		kept[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
+	}
+	return kept
 }
