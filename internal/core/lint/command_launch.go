@@ -278,25 +278,3 @@ func lookCondaMask(_ indexedFile, _ int, s Step) (all []Finding) {
 
 	return all
 }
-
-// launchesEach reports whether there are launchers in a file, and each says that it starts so many processes.
-func (f File) launchesEach(processes int) bool {
-	a := indexVariables(f)
-	found := false
-	for i, s := range f.Steps {
-		if s.Do != Command {
-			continue
-		}
-		l, ok := a.launchAt(i)
-		if !ok {
-			continue
-		}
-
-		n, _, known := l.neededGPUs(a, i)
-		if !known || n != processes || len(l.use.KeysWith(launchers.Counts)) == 0 {
-			return false
-		}
-		found = true
-	}
-	return found
-}

@@ -92,44 +92,56 @@ func (f File) handedOn() map[string]bool {
 // toldElsewhere is the number of GPUs that a launcher is told by something which the file does not know.
 const toldElsewhere = -1
 
-// toldAll is how many GPUs each program of a file that uses some is told to take: by its launcher, by an option of its own, or as
+// toldAll is how many GPUs each launcher of a file is told to take, and where there is none each program: by an option of its own, or as
 // the last word of a script that starts a process for each. It is 0 where they differ, or one is not told.
 func (f File) toldAll() int {
 	a := indexVariables(f)
-	told := 0
+	var launched, others []int
 	for i, s := range f.Steps {
 		p := programOf(s)
-		if s.Do != Command || len(p.args) == 0 || !p.usesGPUs() && !isScript(p) {
+		if s.Do != Command || len(p.args) == 0 {
 			continue
 		}
 
-		n := 0
 		l, launches := a.launchAt(i)
-		last := parseDecimal(p.args[len(p.args)-1].Text)
-		option, given := findOption(p.args, "num-gpus", "num-gpu", "n-gpus", "n-gpu", "ngpus", "ngpu", "gpu-num", "gpus-num", "nproc", "nprocs", "world-size", "num-devices")
-		_, isFile := findOption(l.own, "config-file")
 		switch {
-		case launches && l.kind == "accelerate" && isFile:
-			n = toldElsewhere
-		case launches && len(l.use.KeysWith(launchers.Counts)) > 0:
-			n = l.toldCount(a, i)
-		case given:
-			n = max(0, parseDecimal(option.Text))
-		case strings.HasPrefix(path.Base(p.name), "dist_") && last > 0:
-			n = last
+		case launches:
+			launched = append(launched, l.toldCount(a, i))
+		case p.usesGPUs() || isScript(p):
+			others = append(others, p.toldCount())
 		}
-
-		if n == 0 || told != 0 && told != n {
-			return 0
-		}
-		told = n
 	}
-	return told
+
+	told := launched
+	if len(launched) == 0 {
+		told = others
+	}
+	if len(told) == 0 || slices.ContainsFunc(told, func(n int) bool { return n != told[0] }) {
+		return 0
+	}
+	return told[0]
+}
+
+// toldCount is how many GPUs a program is told to take; 0 where it is not told.
+func (p program) toldCount() int {
+	option, given := findOption(p.args, "num-gpus", "num-gpu", "n-gpus", "n-gpu", "ngpus", "ngpu", "gpu-num", "gpus-num", "nproc", "nprocs", "world-size", "num-devices")
+	if !given && strings.HasPrefix(path.Base(p.name), "dist_") {
+		option = p.args[len(p.args)-1]
+	}
+	return max(0, parseDecimal(option.Text))
 }
 
 // toldCount is how many processes a launcher is told to start; 0 for one on each GPU that it sees.
 func (l launch) toldCount(a indexedFile, i int) int {
-	for _, k := range l.use.KeysWith(launchers.Counts) {
+	counts := l.use.KeysWith(launchers.Counts)
+	if len(counts) == 0 {
+		if l.kind == "accelerate" && optionText(l.own, "config-file") != "" {
+			return toldElsewhere
+		}
+		return 0
+	}
+
+	for _, k := range counts {
 		if k.Word >= 0 && (hasWord("gpu auto", l.keyValue(k).Text) || countsMachine(a.resolveConstant(i, l.keyValue(k)).Raw)) {
 			return 0
 		}
