@@ -48,7 +48,7 @@ func (f File) isHarmless(one Finding) bool {
 		return true
 	}
 
-	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+	return slices.ContainsFunc(f.guarded, func(s Step) bool {
 		isThere := s.At.Cell == one.At.Cell && s.At.Line <= one.At.Line && one.At.Line <= max(s.At.Line, s.At.EndLine)
 		return isThere && (s.Idle || raises && s.Caught)
 	})

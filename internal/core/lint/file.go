@@ -65,6 +65,8 @@ type File struct {
 	outlines []Place
 	// The flows of Python, where they were followed already.
 	ways []flow
+	// The steps that are not reached, or whose failure is caught.
+	guarded []Step
 }
 
 // StepKind is the kind of a step.

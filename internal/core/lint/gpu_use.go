@@ -36,34 +36,39 @@ func newGPUUse(f File) gpuUse {
 	}
 }
 
-// needless is why a list that nothing reads may do no harm.
-const needless = "nothing changes on a machine with these GPUs alone, or where the program takes the first ones by itself"
-
-// isNeedless reports whether the programs of a file may use the same GPUs with a list that is set and without it.
-func (u gpuUse) isNeedless(set Step, name string) bool {
+// whyNeedless is why the programs of a file may use the same GPUs with a list that is set and without it; "" where they do not.
+func (u gpuUse) whyNeedless(set Step, name string) string {
 	if !slices.Contains(maskVariables(), name) {
 		// Container runtimes give all without a list.
-		return false
+		return ""
 	}
 
 	isPython := set.Shell == 0 && (u.file.Kind == Python || u.file.Kind == Notebook)
 	if isPython && u.takesNone() {
-		return true
+		return "nothing in this file computes on a GPU"
 	}
 
 	n, counted := countDevices(set.Value)
-	switch {
-	case !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n):
-		return false
-	case u.toldAll() == n:
-		return true
-	case n > 1:
-		return u.toldAll() == toldElsewhere
-	case isPython:
-		return !u.takesSeveral()
+	if !counted || n == 0 || !countsFromZero(deviceNumbers(set.Value), n) {
+		return ""
 	}
 
-	return !u.takesAll()
+	var may bool
+	switch {
+	case u.toldAll() == n:
+		may = true
+	case n > 1:
+		may = u.toldAll() == toldElsewhere
+	case isPython:
+		may = !u.takesSeveral()
+	default:
+		may = !u.takesAll()
+	}
+
+	if !may {
+		return ""
+	}
+	return "nothing changes on a machine with these GPUs alone, or where the program takes the first ones by itself"
 }
 
 // isHandedOn reports whether a script gives the value of a list to a program in another way, too: as a number, by which it chooses.

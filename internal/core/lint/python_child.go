@@ -62,10 +62,11 @@ func hasProgramReader(steps []Step) bool {
 // lostExportFinding is about what a program of Python sets for a shell alone.
 func lostExportFinding(use gpuUse, set Step) Finding {
 	severity, why := check.Severity(""), "neither this program nor what it starts later gets the variable"
+	needless := use.whyNeedless(set, set.Name)
 	switch {
 	case isSetInPython(use.file, set.Name):
 		severity = check.Info
-	case use.isNeedless(set, set.Name):
+	case needless != "":
 		severity, why = check.Info, why+"; "+needless
 	}
 

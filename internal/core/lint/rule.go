@@ -219,6 +219,11 @@ func settingRules() []Rule {
 // places.
 func ApplyRules(f File, preview bool) (all []Finding) {
 	f.ways = traceFlows(f)
+	for _, s := range f.Steps {
+		if s.Idle || s.Caught {
+			f.guarded = append(f.guarded, s)
+		}
+	}
 	a := indexVariables(f)
 	for _, r := range allRules() {
 		found := r.lookAt(a)

@@ -122,6 +122,7 @@ func (s *silencer) findMistaken(line string, at Place) []Finding {
 		// Behind a comma stands why.
 		return nil
 	default:
+		// The first word is it.
 		wrong, found.Do = 0, "write the code behind the finding"
 	}
 	found.Why = "no finding of lint has the code " + words[wrong]

@@ -37,8 +37,8 @@ func lookMisspelt(file File) (all []Finding) {
 				f.Severity, f.Seen = check.Info, "only this file reads "+s.Name
 			case isChosenBeyond(choices(), s), use.isHandedOn(s):
 				f.Severity, f.Do = check.Info, "leave it out: the program chooses its GPU by number, and would not find that one in a list of its own"
-			case use.isNeedless(s, meant.Name):
-				f.Severity, f.Why = check.Info, f.Why+"; "+needless
+			case use.whyNeedless(s, meant.Name) != "":
+				f.Severity, f.Why = check.Info, f.Why+"; "+use.whyNeedless(s, meant.Name)
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
 				f.Do = leftToBatch
 			case isSetAfterStart(file, s):
