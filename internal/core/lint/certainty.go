@@ -35,8 +35,8 @@ func (f File) bound(one Finding, about Description) check.Severity {
 	return lower(one.Severity, most)
 }
 
-// isHarmless reports whether what is wrong does nobody harm, as far as the file shows: a wrong value of a test is what is tested, an
-// exception behind try is caught, and a program that never comes there does not fail.
+// isHarmless reports whether a mistake changes nothing, as far as the file shows: a test sets a wrong value on purpose, a try catches
+// what it raises, or the program never reaches it.
 func (f File) isHarmless(one Finding) bool {
 	list := strings.HasPrefix(one.Code, "mask-") || one.Code == "port-too-large"
 	if f.Kind != Python && f.Kind != Notebook {

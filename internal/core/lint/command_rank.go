@@ -36,7 +36,7 @@ func lookPort(f File) (all []Finding) {
 	return all
 }
 
-// freePort says how processes of a launcher meet at a port that nothing else has; "" for one that is not known.
+// freePort says how the processes of a launcher meet at a port that nothing else has.
 func freePort(launcher string) string {
 	switch launcher {
 	case "torchrun":

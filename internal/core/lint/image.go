@@ -63,7 +63,7 @@ func lookFixedInImage(f File) (all []Finding) {
 			finding.Why = "GPUs after " + which + " stay unused, whatever the container was given"
 		}
 		if s.Name == nvidiaVisibleDevices {
-			finding.Why = "each gets these GPUs of its machine, whoever uses them, unless docker run says --gpus"
+			finding.Why = "each container gets these GPUs of its machine, even if others use them, unless docker run has --gpus"
 		}
 
 		all = append(all, finding)

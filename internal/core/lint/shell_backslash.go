@@ -73,6 +73,7 @@ func cutWord(s Step) (Word, bool) {
 	return s.Words[i], true
 }
 
+// endsInBlank reports whether a backslash in the last line of a command does not join the next line to it.
 func endsInBlank(s Step) bool {
 	_, is := cutWord(s)
 	return is

@@ -100,7 +100,7 @@ func (s *silencer) findMistaken(line string, at Place) []Finding {
 	written := ignoreRegexp().FindStringSubmatch(line)
 	if written == nil {
 		if len(words) > 0 && s.codeMeant(words[0]) == "" {
-			// It speaks of gpuard.
+			// A sentence about gpuard.
 			return nil
 		}
 		return []Finding{found}
@@ -119,10 +119,9 @@ func (s *silencer) findMistaken(line string, at Place) []Finding {
 	case wrong >= 0:
 		found.Do = "write: " + s.codeMeant(codes[wrong])
 	case slices.ContainsFunc(codes, isKnown):
-		// Behind a comma stands why.
+		// What follows the comma is a reason.
 		return nil
 	default:
-		// The first word is it.
 		wrong, found.Do = 0, "write the code behind the finding"
 	}
 	found.Why = "no finding of lint has the code " + words[wrong]

@@ -47,7 +47,7 @@ func maskRule(code, why string) Rule {
 				found := maskFinding(s, f, shows, why)
 				asWord := code == codeNoDevice && s.Exported && readers.handed()[s.Name]
 				hidden := f.hides && (namesCPU(file.Path) || namesCPU(s.In))
-				if asWord || hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && !readers.takesSeveral() {
+				if asWord || hidden || way == readPerhaps || code != codeNoDevice && readers.mayBeDealtOut(s) || code == codeSeparators && !readers.mayTakeSeveral() {
 					found.Severity = check.Info
 				}
 

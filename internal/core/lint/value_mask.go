@@ -296,7 +296,7 @@ func isToFillIn(entry string) bool {
 	words := strings.Fields(entry)
 	isForeign := strings.ContainsFunc(entry, func(r rune) bool { return r > unicode.MaxASCII && unicode.IsLetter(r) })
 	isOwn := func(w string) bool { return isName(w) && !hasWord(wordsForLists, strings.ToLower(w)) }
-	if len(words) == 1 && !isForeign {
+	if len(words) < 2 && !isForeign {
 		return isOwn(entry)
 	}
 	if strings.ContainsAny(entry, "0123456789") || hasWord("all any none auto no every", strings.ToLower(words[0])) {

@@ -63,7 +63,7 @@ func newBesides(file File) besides {
 	b := besides{lasting: map[string][]string{}, isPage: file.Kind == Markdown, together: map[Place][]Step{}}
 	for _, s := range file.Steps {
 		if s.Do == Set {
-			key := b.key(s, s.Name)
+			key := b.assignmentKey(s, s.Name)
 			b.lasting[key] = append(b.lasting[key], s.Value.Raw)
 		}
 		own := commandVariables(s)
@@ -74,7 +74,8 @@ func newBesides(file File) besides {
 	return b
 }
 
-func (b besides) key(s Step, name string) string {
+// assignmentKey is what assignments of a name are found by: in a page those of one block alone.
+func (b besides) assignmentKey(s Step, name string) string {
 	if b.isPage {
 		return fmt.Sprint(s.Shell, " ", name)
 	}
@@ -83,7 +84,7 @@ func (b besides) key(s Step, name string) string {
 
 // hasSameValue reports whether a variable has, where a step sets another one, the same value already.
 func (b besides) hasSameValue(s Step, name string) bool {
-	return slices.Contains(b.lasting[b.key(s, name)], s.Value.Raw) ||
+	return slices.Contains(b.lasting[b.assignmentKey(s, name)], s.Value.Raw) ||
 		slices.ContainsFunc(b.together[s.At], func(w Step) bool { return w.Name == name && w.Value.Raw == s.Value.Raw })
 }
 

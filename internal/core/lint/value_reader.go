@@ -35,8 +35,8 @@ type readers struct {
 	handed func() map[string]bool
 	// Commands by the places of the variables that each alone gets.
 	commands func() map[Place]Step
-	// The file shows that a program of it takes more than one GPU, or may.
-	takesSeveral func() bool
+	// A program of the file takes more than one GPU, or may.
+	mayTakeSeveral func() bool
 }
 
 func newReaders(f File) readers {
@@ -75,7 +75,7 @@ func newReaders(f File) readers {
 			}
 			return all
 		}),
-		takesSeveral: sync.OnceValue(f.mayTakeSeveral),
+		mayTakeSeveral: sync.OnceValue(f.mayTakeSeveral),
 	}
 }
 
