@@ -5,7 +5,6 @@ package holder
 import (
 	"cmp"
 	"context"
-	"os"
 	"time"
 
 	"gpuard/internal/app/engine"
@@ -93,12 +92,13 @@ func HoldLease(_ context.Context, host *machine.Host, words []string, orders Ord
 		recordOutcomeOnEnd(folder, w)
 	}
 
-	return endOrNoteHolders(folder, last, patience)
+	return endOrNoteHolders(folder, last, orders.Starter, patience)
 }
 
 // endOrNoteHolders removes the files of a lease, or writes down which processes still hold it. A gpuard that supervises
-// the command then releases the lease itself, or starts the command again on it.
-func endOrNoteHolders(folder *store.Folder, lease job.Lease, patience time.Duration) error {
+// the command (starter) then releases the lease itself, or starts the command again on it. It is not asked for as the
+// parent: on a busy machine a short command ends while this process is still the child of the fork in between.
+func endOrNoteHolders(folder *store.Folder, lease job.Lease, starter int, patience time.Duration) error {
 	gone, err := folder.EndIfUnheld(lease, lease.Boot)
 	if err == nil && !gone && lease.Apart {
 		gone, err = endWhenStarterExits(folder, lease, patience)
@@ -108,7 +108,7 @@ func endOrNoteHolders(folder *store.Folder, lease job.Lease, patience time.Durat
 		return err
 	}
 
-	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
+	return registry.NoteHolders(proc.New("/proc"), folder, lease, starter)
 }
 
 // endWhenStarterExits ends a reservation, or the lease of a process that gpuard has not started: only the process that

@@ -14,6 +14,8 @@ import (
 type Orders struct {
 	Folder string `json:"-"` // the state folder
 	Lease  string `json:"-"` // its ID
+	// The PID of the gpuard that starts the holder. Where it supervises the command it has the lock too.
+	Starter int `json:"starter"`
 	// Nanoseconds since boot: when the time of the lease is over; 0 never.
 	Until int64 `json:"until,omitempty"`
 	// Ends the command in time while it lives, so that the holder need not; nil: none.

@@ -13,7 +13,7 @@ import (
 // TestOrders: orders are read as they were written.
 func TestOrders(t *testing.T) {
 	for _, o := range []Orders{
-		{Folder: "/run/gpuard", Lease: "k3f9"},
+		{Folder: "/run/gpuard", Lease: "k3f9", Starter: 42},
 		{Folder: "/a b", Lease: "k3f9", Until: 1 << 60, InTime: &Process{PID: 7, Start: 1 << 63}},
 		{Folder: "/x", Lease: "k3f9", Containers: &engine.Watch{Lease: "k3f9", Names: []string{"one\ntwo"}}},
 		{Folder: "/x", Lease: "k3f9", NextStart: &NextStart{While: []byte("/home/ann/k\xffrnel.json"), Parent: Process{PID: 8, Start: 9}}},

@@ -151,7 +151,7 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 // startHolder gives the lease to a holder that ends it with the process of pidfd, or as soon as the time of a rule is
 // over: then the process goes on without it, as after gpuard release.
 func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *HeldLease) error {
-	orders := holder.Orders{Folder: d.Folder.Path, Lease: d.Held.Lease.ID}
+	orders := holder.Orders{Folder: d.Folder.Path, Lease: d.Held.Lease.ID, Starter: os.Getpid()}
 	limits, err := host.Limits()
 	if err != nil {
 		return err

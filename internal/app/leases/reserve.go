@@ -85,7 +85,7 @@ func handToSleeper(host *machine.Host, d *claim.Decision, most time.Duration) (p
 		return 0, err
 	}
 
-	words, err := (&holder.Orders{Folder: d.Folder.Path, Lease: lease.ID}).Words()
+	words, err := (&holder.Orders{Folder: d.Folder.Path, Lease: lease.ID, Starter: os.Getpid()}).Words()
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 // holderOrders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when
 // the command has ended.
 func (l *Launch) holderOrders() *holder.Orders {
-	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease}
+	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease, Starter: os.Getpid()}
 	if l.spec.Timeout > 0 {
 		o.Until = l.claimed.Held.Lease.DueTime(l.spec.Timeout)
 	}
