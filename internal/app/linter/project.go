@@ -27,6 +27,8 @@ type project struct {
 	folders map[string]bool
 	// The files that read a variable whose name looks misspelt, at most two.
 	readers map[string][]string
+	// The script that starts a program of Python with a list of devices, by the name of the program's file.
+	starters map[string]string
 	// The newest release that any of its folders asks for; nil: not looked for yet.
 	newest *string
 }
@@ -40,7 +42,7 @@ func (c *collector) projectOf(dir, asked string) *project {
 
 	p, known := c.projects[root]
 	if !known {
-		p = &project{root: root, aside: map[string]aside{}, torch: map[string]string{}, folders: map[string]bool{}, readers: map[string][]string{}}
+		p = &project{root: root, aside: map[string]aside{}, torch: map[string]string{}, folders: map[string]bool{}, readers: map[string][]string{}, starters: map[string]string{}}
 		c.projects[root] = p
 	}
 
@@ -64,6 +66,22 @@ func (p *project) noteReads(path string, text []byte, form *regexp.Regexp) {
 		}
 	}
 }
+
+// noteStarts remembers which programs of Python a script names behind a list of devices.
+func (p *project) noteStarts(path string, kind lint.Kind, text []byte, program *regexp.Regexp) {
+	first := bytes.Index(text, []byte("VISIBLE_DEVICES="))
+	if first < 0 || kind != lint.Shell && kind != lint.Makefile {
+		return
+	}
+	for _, name := range program.FindAll(text[first:], -1) {
+		if name := string(name); p.starters[name] == "" {
+			p.starters[name] = path
+		}
+	}
+}
+
+// programForm is the name of a file of Python.
+func programForm() *regexp.Regexp { return regexp.MustCompile(`[\w-]+\.py\b`) }
 
 // readForm is the reading of a variable of GPUs: by a shell, a Makefile, Python, C, a workflow, an option of click.
 func readForm() *regexp.Regexp {
@@ -311,6 +329,17 @@ func (m *LocatedFinding) settleReader() {
 	}
 }
 
+// settleStart makes a remark of a list that is written too late into a program that a script of the repository starts with one: that holds.
+func (m *LocatedFinding) settleStart() {
+	starter := m.of.starters[filepath.Base(m.Path)]
+	if starter == "" || !strings.Contains(m.Seen, "_VISIBLE_DEVICES is set ") {
+		return
+	}
+	m.Severity = check.Info
+	m.Do = "leave it out: " + filepath.Base(starter) + " starts the program with a list, and that holds"
+	m.Instead, m.Fixable = "", false
+}
+
 // settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a
 // project speak for all where a rule says so.
 func (r *Report) settle() {
@@ -333,6 +362,9 @@ func (r *Report) settle() {
 
 		if m.Code == "variable-misspelt" && m.of != nil && m.Severity.Bad() {
 			m.settleReader()
+		}
+		if m.Code == "late-assignment" && m.of != nil && m.Severity.Bad() {
+			m.settleStart()
 		}
 
 		same := kind{of: m.of, code: m.Code}

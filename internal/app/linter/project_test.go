@@ -181,6 +181,23 @@ func TestOwnVariable(t *testing.T) {
 	}
 }
 
+// TestStartedWithList: where a script starts the program with a list, one that is written too late does no harm, and one in time would.
+func TestStartedWithList(t *testing.T) {
+	gate.Need(t, "python3")
+	const late = "import os, torch\nprint(torch.cuda.is_available())\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\ntorch.nn.Linear(2, 2).cuda()\n"
+	for script, want := range map[string]string{
+		"for i in 0 1; do\n\tCUDA_VISIBLE_DEVICES=$i python -u ./eval.py &\ndone\n": "info",
+		"export CUDA_VISIBLE_DEVICES=2\npython src/eval.py\n":                       "info",
+		"python eval.py\nCUDA_VISIBLE_DEVICES=0 python train.py\n":                  "warning",
+		"CUDA_VISIBLE_DEVICES=0 python my_eval.py\n":                                "warning",
+	} {
+		got := lintFiles(t, "late-assignment", map[string]string{".git/HEAD": "", "src/eval.py": late, "z.sh": script})
+		if len(got) != 1 || !strings.HasPrefix(got[0], "src/eval.py: "+want+": ") {
+			t.Errorf("%q: %q", script, got)
+		}
+	}
+}
+
 // TestCopied: in a copy of another project's program mistakes are found, and remarks are not.
 func TestCopied(t *testing.T) {
 	gate.Need(t, "python3")

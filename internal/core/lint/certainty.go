@@ -9,14 +9,14 @@ import (
 
 // What has to be so, beside the line itself, for a finding to be right; the others, which the rules' descriptions name,
 // are the version of a driver or a library, and the intention. The severity is no higher than that is certain: an error is
-// wrong by itself, in a file that something runs, or of a kind that people have found right.
+// wrong by itself, in a file that something runs, and of a kind that people have found right.
 const (
 	// Nothing else: any run of it fails, or uses another device.
 	onLine = "the line"
 	// Which of them reads it.
 	onShell = "the shell"
-	// What a program does before and after, as far as its text tells. The first findings of such a kind were wrong more often than
-	// any other: what is imported, or filled in, was not seen.
+	// What a program does before and after, as far as its text tells. Such findings were wrong more often than any other: what is
+	// imported, or filled in, was not seen.
 	onRun = "the run"
 	// Who reads it, and what that one makes of it.
 	onOtherFile = "another file"
@@ -59,25 +59,29 @@ func (f File) isHarmless(one Finding) bool {
 	})
 }
 
-// fewRight is how many of a code have to be right before one that was doubted is let pass, or what rests on the run is more
-// than a remark.
-const fewRight = 5
+// How many of a kind of finding have to be right before it is more than a remark, however certain it looks: of sixteen kinds that nobody had
+// judged before, the first finding in a file of other people was not worth a change in nine.
+const (
+	// Where it rests on the line alone.
+	fewRight = 2
+	// Where it rests on more; and before one of them that was doubted is let pass.
+	enoughRight = 5
+)
 
-// highestSeverity is what a finding of the code may be at most, by what it rests on. What was judged and was not nearly always
-// right is a remark, whatever harm it would do; so is what rests on more than the line and was never judged, or on the run and was seldom.
+// highestSeverity is what a finding of the code may be at most, by what it rests on. What was judged too seldom, or was not nearly always
+// right, is a remark, whatever harm it would do.
 func (d Description) highestSeverity(rests string) check.Severity {
-	right := 10*d.Right >= 9*d.Judged || d.Right >= fewRight && d.Judged == d.Right+1
-	switch {
-	case !right && rests == d.Rests:
-		return check.Info
-	case rests == onRun && d.Right < fewRight:
-		return check.Info
-	case rests == onLine, rests == onRun:
-		return check.Error
-	case right && d.Judged > 0:
-		return check.Warning
+	needed, most := enoughRight, check.Warning
+	if rests == onLine {
+		needed, most = fewRight, check.Error
 	}
-	return check.Info
+
+	right := 10*d.Right >= 9*d.Judged || d.Right >= enoughRight && d.Judged == d.Right+1
+	if d.Right < needed || !right {
+		return check.Info
+	}
+
+	return most
 }
 
 // lower is the lower of two severities.

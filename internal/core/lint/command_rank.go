@@ -131,6 +131,7 @@ func meetings(f File) []meeting {
 		alone := l.kind == "accelerate" && counted && processes.Text == "1"
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {
 			v, given := findOption(l.own, name)
+			given = given && (name == "rdzv-endpoint" || !l.findsOwnPort())
 			port := v
 			if name == "rdzv-endpoint" {
 				host, number, _ := strings.Cut(v.Text, ":")
@@ -145,6 +146,13 @@ func meetings(f File) []meeting {
 	}
 
 	return all
+}
+
+// findsOwnPort reports whether torchrun does not read --master-port: with --standalone, or a meeting of another kind than static (pytorch/pytorch:
+// torch/distributed/run.py).
+func (l launch) findsOwnPort() bool {
+	backend, given := findOption(l.own, "rdzv-backend")
+	return given && backend.Text != "static" || slices.ContainsFunc(l.own, func(w Word) bool { return w.Text == "--standalone" })
 }
 
 // readsMasterPort reports whether commands of a file name MASTER_PORT, whether one may read it, and whether a torchrun --standalone

@@ -43,6 +43,7 @@ type Description struct {
 //	severity: error, warning or info        at most: lower until enough were judged right
 //	rests on: the line, the run, another file, the shell, the version or the intention
 //	judged: TRUE of ALL                     where its errors and warnings were judged (docs/explanation/lint-judged.md)
+//	judged with: CODE                       where the same reading decides both, and so the same judgements count
 //	unseen: yes                             where whoever copies it from a page cannot see it
 //	once: yes                               where one place of a repository speaks for all
 //	preview: yes                            where it has not shown yet that it is worth reading
@@ -113,6 +114,9 @@ func readDescription(code, text string) Description {
 		case prose.Len() == 0 && name == "judged":
 			right, judged, _ := strings.Cut(value, " of ")
 			d.Right, d.Judged = parseDecimal(right), parseDecimal(judged)
+		case prose.Len() == 0 && name == "judged with":
+			same := describeCode(value)
+			d.Right, d.Judged = same.Right, same.Judged
 		case prose.Len() == 0 && name == "unseen":
 			d.Unseen = value == "yes"
 		case prose.Len() == 0 && name == "once":

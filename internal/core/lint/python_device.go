@@ -115,6 +115,8 @@ func maskFromValue(masks []flowStep, from string) (flowStep, bool) {
 }
 
 func lookRankInPython(f File) (all []Finding) {
+	// By the mask: one of them is one mistake.
+	said := map[Place]bool{}
 	for _, w := range traceFlows(f) {
 		// The last assignment: several for "a if test else b".
 		var masks []flowStep
@@ -125,9 +127,10 @@ func lookRankInPython(f File) (all []Finding) {
 			}
 			for _, c := range m.deviceChoices() {
 				mask, found := maskFromValue(masks, c.value.From)
-				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) {
+				if i < w.from || c.index >= 0 || !found || said[mask.At] || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) {
 					continue
 				}
+				said[mask.At] = true
 
 				var severity check.Severity
 				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {

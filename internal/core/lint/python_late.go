@@ -42,6 +42,9 @@ func findLateAssignments(f File) []lateAssignment {
 	for _, w := range traceFlows(f) {
 		torch, nvml := false, false
 
+		// Whether the name torch is there by then.
+		named := !slices.ContainsFunc(f.Steps, Step.namesTorch)
+
 		// A function that is called again says nothing new.
 		judged := map[Place]bool{}
 
@@ -51,7 +54,10 @@ func findLateAssignments(f File) []lateAssignment {
 		for i, m := range w.moments {
 			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, rootModule(m.Name))
 			nvml = nvml || m.Do == Import && (rootModule(m.Name) == "lightning" || rootModule(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
+			named = named || m.namesTorch()
 			switch {
+			case !named && m.Do == Call && rootModule(m.Name) == "torch" && strings.HasPrefix(m.Name, "torch.cuda."):
+				// A NameError, which something catches: nothing was started.
 			case m.Do == Import && (rootModule(m.Name) == "jax" || rootModule(m.Name) == "flax"):
 				before = append(before, lateAssignment{before: m, library: "import jax", severity: check.Error})
 			case m.driverStarter(torch, nvml) != "":
@@ -148,6 +154,11 @@ func (m flowStep) restoresValue(before []flowStep, found lateAssignment) bool {
 		return m.Value.From == m.Name || !m.Value.Known && keptOriginal().MatchString(m.Value.Raw)
 	}
 	return found.severity != check.Error || slices.ContainsFunc(before, func(b flowStep) bool { return b.Do == Set && b.Name == m.Name })
+}
+
+// namesTorch reports whether an import gives PyTorch its own name: "import torch.nn as nn" does not.
+func (s Step) namesTorch() bool {
+	return s.Do == Import && rootModule(s.Name) == "torch" && s.How != "as"
 }
 
 // teardown is the spelling of an assignment in what undoes the work of a function.
@@ -269,7 +280,7 @@ func (s Step) mayStartDriver() bool {
 		return rest == "to" && !to.Value.Known || rest == "from_pretrained" && s.argsContain("device")
 	case "torch":
 		backend, _ := s.findArg(0, "backend")
-		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" && backend.Value.Text != "gloo" || strings.HasPrefix(rest, "cuda.") && !hasWord("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
+		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" && backend.Value.Text != "gloo" || strings.HasPrefix(rest, "cuda.") && !hasWord("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast nccl.version", strings.TrimPrefix(rest, "cuda."))
 	case "transformers", "diffusers":
 		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.argsContain("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":

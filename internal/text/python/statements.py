@@ -262,7 +262,7 @@ class Statements(object):
             root = a.name.split(".")[0]
             self.scope.names[a.asname or root] = Alias(a.name if a.asname else root)
             if root in LIBRARIES:
-                self.say("import", s, a.name)
+                self.say("import", s, a.name, **({"how": "as"} if a.asname else {}))
             self.say_unknown(s, root)
 
     def say_unknown(self, s, root):

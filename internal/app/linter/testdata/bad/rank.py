@@ -7,4 +7,4 @@ import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 torch.cuda.set_device(rank)  # want rank-with-own-mask
-model = DDP(torch.nn.Linear(2, 2).to(rank), device_ids=[rank])  # want rank-with-own-mask rank-with-own-mask
+model = DDP(torch.nn.Linear(2, 2).to(rank), device_ids=[rank])
