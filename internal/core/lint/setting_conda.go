@@ -82,7 +82,6 @@ func lookMKLTooNew(f File) []Finding {
 		Why: "where conda finds no older one that fits, import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: m.torch.At}
 	if m.isNew {
 		// The file itself says which one comes.
-		found.Severity, found.rests = check.Warning, onLine
 		found.Why = "import torch fails: undefined symbol: iJIT_NotifyEvent"
 	}
 
