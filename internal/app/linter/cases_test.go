@@ -13,8 +13,26 @@ import (
 	"gpuard/internal/gate"
 )
 
+// TestJudgedKinds: what is certain in its file is told as a remark where its kind was not right nearly always, and as a warning where what
+// reads the file documents it.
+func TestJudgedKinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want check.Severity
+	}{
+		"range.sh":           {"export CUDA_VISIBLE_DEVICES=0-3\npython train.py\n", check.Error},
+		"misspelt.sh":        {"export CUDA_VISIBLE_DEVICE=3\npython train.py\n", check.Info},
+		"docker-compose.yml": {"services:\n  a:\n    image: x\n    environment:\n      - CUDA_VISIBLE_DEVICES=\"\"\n", check.Warning},
+	} {
+		r := look(t, false, lay(t, map[string]string{name: c.text}))
+		if len(r.Findings) != 1 || r.Findings[0].Severity != c.want || !r.Findings[0].alone.Bad() || r.Bad() != (c.want != check.Info) {
+			t.Errorf("%s: %+v, wanted %s", name, r.Findings, c.want)
+		}
+	}
+}
+
 // TestCases: what is found in the files of testdata/cases.txt, by their real names, with what is a
-// preview, and with --docs for Markdown.
+// preview, and with --docs for Markdown. A severity is that which a finding has by itself.
 func TestCases(t *testing.T) {
 	gate.Need(t, "python3")
 	text, err := os.ReadFile(filepath.Join("testdata", "cases.txt"))
@@ -59,7 +77,7 @@ func isWanted(want string, found []LocatedFinding) bool {
 		return len(found) == 1
 	case "error", "warning", "info":
 		for _, f := range found {
-			if f.Severity != check.Severity(want) {
+			if f.alone != check.Severity(want) {
 				return false
 			}
 		}

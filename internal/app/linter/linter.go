@@ -92,6 +92,8 @@ type LocatedFinding struct {
 	Fixable bool `json:"fixable"`
 	Fixed   bool `json:"fixed"` // it did
 
+	// How bad it is by itself; Severity is no worse than people found others of its kind.
+	alone check.Severity `json:"-"`
 	// The file's; nil for standard input.
 	of  *project `json:"-"`
 	dir string   `json:"-"` // the file's folder

@@ -340,12 +340,12 @@ func (m *LocatedFinding) settleStart() {
 	m.Instead, m.Fixable = "", false
 }
 
-// settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a
-// project speak for all where a rule says so.
+// settle takes out what holds from a release of PyTorch on that a project does not use yet, lets one place of a
+// project speak for all where a rule says so, and makes a remark of what is of a kind that was not right nearly always.
 func (r *Report) settle() {
-	once := map[string]string{}
+	about := map[string]lint.Description{}
 	for _, d := range lint.Descriptions() {
-		once[d.Code] = d.Once
+		about[d.Code] = d
 	}
 
 	type kind struct {
@@ -368,12 +368,12 @@ func (r *Report) settle() {
 		}
 
 		same := kind{of: m.of, code: m.Code}
-		if once[m.Code] == "name" {
+		if about[m.Code].Once == "name" {
 			same.name = m.Seen
 		}
 
 		i, met := first[same]
-		if once[m.Code] != "" && met {
+		if about[m.Code].Once != "" && met {
 			more[i]++
 			others[i] = others[i] || m.Seen != kept[i].Seen
 			continue
@@ -389,6 +389,10 @@ func (r *Report) settle() {
 			what = "; something like it in "
 		}
 		kept[i].Seen += what + prose.CountNoun(n, "further place") + " of the repository"
+	}
+
+	for i, m := range kept {
+		kept[i].alone, kept[i].Severity = m.Severity, about[m.Code].LimitSeverity(m.Severity)
 	}
 
 	r.Findings = kept

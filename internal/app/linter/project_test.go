@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// lintFiles lints a folder with these files, and shows the findings of a code as "path: severity: what was seen".
+// lintFiles lints a folder with these files, and shows the findings of a code as "path: severity by itself: what was seen".
 func lintFiles(t *testing.T, code string, texts map[string]string) (shown []string) {
 	t.Helper()
 	root := t.TempDir()
@@ -36,7 +36,7 @@ func lintFiles(t *testing.T, code string, texts map[string]string) (shown []stri
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown = append(shown, below+": "+string(f.Severity)+": "+f.Seen)
+			shown = append(shown, below+": "+string(f.alone)+": "+f.Seen)
 		}
 	}
 	return shown

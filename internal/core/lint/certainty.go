@@ -22,10 +22,10 @@ const (
 	onOtherFile = "another file"
 )
 
-// bound lowers the severity of a finding to what is certain. A page is copied by a person who reads, and nothing runs
+// bound lowers the severity of a finding to what is certain in its file. A page is copied by a person who reads, and nothing runs
 // from it: what is found there is a remark, but for the few kinds that whoever copies it cannot see.
 func (f File) bound(one Finding, about Description) check.Severity {
-	most := about.highestSeverity(one.rests)
+	most := highestSeverity(one.rests)
 	if f.Kind == Markdown {
 		most = check.Info
 		if about.Unseen {
@@ -59,7 +59,15 @@ func (f File) isHarmless(one Finding) bool {
 	})
 }
 
-// How many of a kind of finding have to be right before it is more than a remark, however certain it looks: of sixteen kinds that nobody had
+// highestSeverity is what a finding may be at most by what it rests on: an error is wrong by itself.
+func highestSeverity(rests string) check.Severity {
+	if rests == onLine {
+		return check.Error
+	}
+	return check.Warning
+}
+
+// How many of a kind have to be right before it is more than a remark, however certain it looks: of sixteen kinds that nobody had
 // judged before, the first finding in a file of other people was not worth a change in nine.
 const (
 	// Where it rests on the line alone.
@@ -68,21 +76,25 @@ const (
 	enoughRight = 5
 )
 
-// highestSeverity is what a finding of the code may be at most, by what it rests on. What was judged too seldom, or was not nearly always
-// right, is a remark, whatever harm it would do.
-func (d Description) highestSeverity(rests string) check.Severity {
-	needed, most := enoughRight, check.Warning
-	if rests == onLine {
-		needed, most = fewRight, check.Error
+// highestJudged is what a finding of the code may be at most by what people said of others of its kind. What was judged too seldom, or
+// was not nearly always right, is a remark, whatever harm it would do.
+func (d Description) highestJudged() check.Severity {
+	needed := enoughRight
+	if d.Rests == onLine {
+		needed = fewRight
 	}
-
 	right := 10*d.Right >= 9*d.Judged || d.Right >= enoughRight && d.Judged == d.Right+1
-	if d.Right < needed || !right {
-		return check.Info
+	switch {
+	case right && d.Right >= needed:
+		return check.Error
+	case d.Documented:
+		return check.Warning
 	}
-
-	return most
+	return check.Info
 }
+
+// LimitSeverity is the severity that a finding of the code is told with, which would have another by itself.
+func (d Description) LimitSeverity(alone check.Severity) check.Severity { return lower(alone, d.highestJudged()) }
 
 // lower is the lower of two severities.
 func lower(a, b check.Severity) check.Severity {

@@ -20,10 +20,14 @@ type Description struct {
 	check.Page
 	// The usual one; a finding may have another.
 	Severity check.Severity
+	// What it would be if its kind were right always.
+	alone check.Severity
 	// What has to be so beside the line for it to be right, usually; an error rests on nothing else.
 	Rests string
-	// How many of its errors and warnings were right when people judged them, and how many they judged.
+	// How many of it were right when people judged them in files that its rule had not met, and how many they judged.
 	Right, Judged int
+	// What reads the file says in its own documentation that it means something else.
+	Documented bool
 	// Whoever copies it from a page cannot see it.
 	Unseen bool
 	// One place of a repository speaks for all: "code", or "name" for all of which the same is said.
@@ -42,8 +46,8 @@ type Description struct {
 //
 //	severity: error, warning or info        at most: lower until enough were judged right
 //	rests on: the line, the run, another file, the shell, the version or the intention
-//	judged: TRUE of ALL                     where its errors and warnings were judged (docs/explanation/lint-judged.md)
-//	judged with: CODE                       where the same reading decides both, and so the same judgements count
+//	judged: TRUE of ALL                     where it was judged, as the rules met it (docs/explanation/lint-judged.md)
+//	documented: yes                         where what reads the file says itself that it means something else: a warning, however few were judged
 //	unseen: yes                             where whoever copies it from a page cannot see it
 //	once: yes                               where one place of a repository speaks for all
 //	preview: yes                            where it has not shown yet that it is worth reading
@@ -114,9 +118,8 @@ func readDescription(code, text string) Description {
 		case prose.Len() == 0 && name == "judged":
 			right, judged, _ := strings.Cut(value, " of ")
 			d.Right, d.Judged = parseDecimal(right), parseDecimal(judged)
-		case prose.Len() == 0 && name == "judged with":
-			same := describeCode(value)
-			d.Right, d.Judged = same.Right, same.Judged
+		case prose.Len() == 0 && name == "documented":
+			d.Documented = value == "yes"
 		case prose.Len() == 0 && name == "unseen":
 			d.Unseen = value == "yes"
 		case prose.Len() == 0 && name == "once":
@@ -131,7 +134,8 @@ func readDescription(code, text string) Description {
 	}
 
 	d.Text = strings.TrimSpace(prose.String())
-	d.Severity = lower(d.Severity, d.highestSeverity(d.Rests))
+	d.alone = lower(d.Severity, highestSeverity(d.Rests))
+	d.Severity = d.LimitSeverity(d.alone)
 
 	for _, list := range [][]Example{d.Bad, d.Good} {
 		for i := range list {

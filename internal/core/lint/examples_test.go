@@ -45,16 +45,15 @@ func TestDescriptions(t *testing.T) {
 // they were doubted; an error rests on nothing beside the line.
 func TestSeverities(t *testing.T) {
 	want := map[check.Severity]string{
-		check.Error: `assignment-as-program backslash-before-blank deepspeed-ignores-mask environ-not-text gpus-list-unquoted
-			mask-duplicate mask-mixed mask-not-a-device mask-order mask-quotes mask-range mask-separators mask-spaces more-processes-than-gpus
-			no-break-space variable-misspelt`,
-		check.Warning: `export-lost-with-step late-assignment`,
+		check.Error: `assignment-as-program backslash-before-blank deepspeed-ignores-mask gpus-list-unquoted list-cut-at-blank
+			mask-duplicate mask-range more-processes-than-gpus no-break-space`,
+		check.Warning: `capabilities-missing count-beside-device-ids device-ids-not-strings gpu-request-misplaced mask-quotes`,
 	}
 	got := map[check.Severity][]string{}
 	for _, d := range lint.Descriptions() {
 		got[d.Severity] = append(got[d.Severity], d.Code)
 		doubted := 10*d.Right < 9*d.Judged && (d.Right < 5 || d.Judged > d.Right+1)
-		if d.Right > d.Judged || d.Severity != check.Info && (doubted || d.Right < 2) || d.Severity == check.Error && d.Rests != "the line" {
+		if d.Right > d.Judged || d.Severity != check.Info && !d.Documented && (doubted || d.Right < 2) || d.Severity == check.Error && d.Rests != "the line" {
 			t.Errorf("%s is %s; it rests on %s, and %d of %d were right", d.Code, d.Severity, d.Rests, d.Right, d.Judged)
 		}
 	}

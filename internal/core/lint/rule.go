@@ -241,7 +241,7 @@ func ApplyRules(f File, preview bool) (all []Finding) {
 
 		for _, one := range found {
 			one.Code = cmp.Or(one.Code, about.Code)
-			one.Severity = cmp.Or(one.Severity, about.Severity)
+			one.Severity = cmp.Or(one.Severity, about.alone)
 			one.rests = cmp.Or(one.rests, about.Rests)
 			one.Severity = f.bound(one, about)
 			if f.breaksQuotes(one) {
