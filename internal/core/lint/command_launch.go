@@ -80,6 +80,10 @@ func lookProcesses(f File) (all []Finding) {
 
 		tasks := job.launchesPerMachine(l)
 		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
+			if l.findsOwnPort() {
+				// They meet, and what the second one does depends on how many are waited for.
+				continue
+			}
 			all = append(all, launchersOnOneMachine(tasks, n, at))
 			continue
 		}

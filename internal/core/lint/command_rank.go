@@ -17,8 +17,9 @@ func lookPort(f File) (all []Finding) {
 		return nil
 	}
 
+	fixed := namesDevices(f)
 	for _, p := range meetings(f) {
-		if p.alone || p.number > maxPort {
+		if p.alone || p.number > maxPort || fixed && p.number != defaultPort {
 			continue
 		}
 		do := freePort(p.kind)
@@ -34,6 +35,19 @@ func lookPort(f File) (all []Finding) {
 	}
 
 	return all
+}
+
+// defaultPort is the port of torchrun, DeepSpeed and Accelerate where they are told none.
+const defaultPort = 29500
+
+// namesDevices reports whether a script names its devices by their numbers: who starts it a second time writes others, and another port that
+// was chosen by hand, too.
+func namesDevices(f File) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return slices.ContainsFunc(append(commandVariables(s), s), func(set Step) bool {
+			return set.Do == Set && slices.Contains(maskVariables(), set.Name) && len(deviceNumbers(set.Value)) > 0
+		})
+	})
 }
 
 // freePort says how the processes of a launcher meet at a port that nothing else has.

@@ -169,13 +169,26 @@ func (f File) handedOn() map[string]bool {
 // isTold reports whether the programs that get a list of the first GPUs are told to take these, or fewer: the command that it stands
 // before, or all of the file.
 func (u gpuUse) isTold(set Step, n int) bool {
-	counts := u.toldCounts()
-	if i, isBefore := u.commands()[set.At]; isBefore {
-		one := u.file
-		one.Steps = u.file.Steps[i : i+1]
-		counts = one.toldCounts()
-	}
+	counts := u.countsFor(set)
 	return len(counts) > 0 && !slices.ContainsFunc(counts, func(told int) bool { return told < 1 || told > n })
+}
+
+// isToldMore reports whether each of the programs that get a list is told to take more GPUs than it has: with that list they would fail.
+func (u gpuUse) isToldMore(set Step) bool {
+	n, counted := countDevices(u.resolveList(set))
+	counts := u.countsFor(set)
+	return counted && n > 0 && len(counts) > 0 && !slices.ContainsFunc(counts, func(told int) bool { return told <= n })
+}
+
+// countsFor is how many GPUs each of the programs that get a list is told to take.
+func (u gpuUse) countsFor(set Step) []int {
+	i, isBefore := u.commands()[set.At]
+	if !isBefore {
+		return u.toldCounts()
+	}
+	one := u.file
+	one.Steps = u.file.Steps[i : i+1]
+	return one.toldCounts()
 }
 
 // toldElsewhere is the number of GPUs that a launcher is told by something which the file does not know.

@@ -32,7 +32,7 @@ const maxScriptDepth = 4
 
 // outline is what stands for something else in a block of a page: <path>, [--option], or a line of dots. Such a block is
 // not typed as it is.
-var outline = lazyRegexp(`<[A-Za-z][^<>\n]*>|\[-{1,2}[A-Za-z]|(?m:^[ \t]*(?:\.\.\.|…)[ \t]*$)`)
+var outline = lazyRegexp(`<[A-Za-z][^<>\n]*>|\[-{1,2}[A-Za-z]|(?m:^[ \t]*(?:\.\.\.|…)(?:[ \t]*$|[^\x00-\x7f]|[ \t]*[a-z]+ [a-z]))`)
 
 // ExpandScripts puts the steps of each shell script within the file in the place of its Script step, with places in the file.
 // read reads one script; a script that it cannot read stays a Script step.

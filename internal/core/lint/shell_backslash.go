@@ -36,6 +36,7 @@ func lookBackslash(f File) (all []Finding) {
 		isRemark := strings.TrimSpace(last.Text) != ""
 		if !f.goesOnBelow(last.At) || isRemark && (len(parts) < 2 || !isContinued(parts[1])) {
 			found.Severity, found.Why = check.Info, blankArgument(s)+"; nothing below belongs to the command"
+			found.Do = "remove the backslash, and what stands behind it"
 		}
 
 		if strings.Contains(last.Raw, "#") {

@@ -99,7 +99,7 @@ func hidesEveryDevice(v Value) bool {
 	return v.Known && (text == "" || strings.HasPrefix(text, "-1"))
 }
 
-func lookForeign(a indexedFile, _ int, s Step) []Finding {
+func lookForeign(a indexedFile, i int, s Step) []Finding {
 	if !isFromShell(a.File, s) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func lookForeign(a indexedFile, _ int, s Step) []Finding {
 	}
 
 	name, value, way := foreignAssignment(s)
-	if way == "" || a.Kind == Markdown {
+	if way == "" || a.Kind == Markdown || a.isLostWithStep(i) {
 		// A page has the lines of other systems, too.
 		return nil
 	}

@@ -48,7 +48,9 @@ func lookMisspelt(file File) (all []Finding) {
 			case needless != "":
 				f.Severity, f.Why = check.Info, f.Why+"; "+needless
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
-				f.Do = leftToBatch
+				f.Severity, f.Do = check.Info, leftToBatch
+			case use.isToldMore(s):
+				f.Severity, f.Do = check.Info, "leave it out, or write "+meant.Name+" and ask for no more GPUs than are in the list"
 			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}
