@@ -96,8 +96,8 @@ func HoldLease(_ context.Context, host *machine.Host, words []string, orders Ord
 }
 
 // endOrNoteHolders removes the files of a lease, or writes down which processes still hold it. A gpuard that supervises
-// the command (starter) then releases the lease itself, or starts the command again on it. It is not asked for as the
-// parent: on a busy machine a short command ends while this process is still the child of the fork in between.
+// the command (starter) then releases the lease itself, or starts the command again on it. Getppid would not always name that one: on a
+// busy machine a short command ends while this process is still the child of the fork between the two.
 func endOrNoteHolders(folder *store.Folder, lease job.Lease, starter int, patience time.Duration) error {
 	gone, err := folder.EndIfUnheld(lease, lease.Boot)
 	if err == nil && !gone && lease.Apart {

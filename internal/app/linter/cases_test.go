@@ -24,8 +24,13 @@ func TestJudgedKinds(t *testing.T) {
 		"misspelt.sh":        {"export CUDA_VISIBLE_DEVICE=3\npython train.py\n", check.Info},
 		"docker-compose.yml": {"services:\n  a:\n    image: x\n    environment:\n      - CUDA_VISIBLE_DEVICES=\"\"\n", check.Warning},
 	} {
-		r := look(t, false, lay(t, map[string]string{name: c.text}))
-		if len(r.Findings) != 1 || r.Findings[0].Severity != c.want || !r.Findings[0].alone.Bad() || r.Bad() != (c.want != check.Info) {
+		root := lay(t, map[string]string{name: c.text})
+		r := look(t, false, root)
+		alone, err := Options{Paths: []string{root}, Env: visible.Env(os.Environ())}.lookThrough(t.Context())
+		if err != nil || len(alone.Findings) != 1 {
+			t.Fatalf("%s: %v, %+v", name, err, alone.Findings)
+		}
+		if len(r.Findings) != 1 || r.Findings[0].Severity != c.want || !alone.Findings[0].Severity.Bad() || r.Bad() != (c.want != check.Info) {
 			t.Errorf("%s: %+v, wanted %s", name, r.Findings, c.want)
 		}
 	}
@@ -58,7 +63,7 @@ func TestCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			docs := strings.HasSuffix(name, ".md")
-			r, err := RunLint(t.Context(), Options{Paths: []string{path}, Docs: docs, Preview: true, Env: visible.Env(os.Environ())})
+			r, err := Options{Paths: []string{path}, Docs: docs, Preview: true, Env: visible.Env(os.Environ())}.lookThrough(t.Context())
 			if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
 				t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
 			}
@@ -77,7 +82,7 @@ func isWanted(want string, found []LocatedFinding) bool {
 		return len(found) == 1
 	case "error", "warning", "info":
 		for _, f := range found {
-			if f.alone != check.Severity(want) {
+			if f.Severity != check.Severity(want) {
 				return false
 			}
 		}

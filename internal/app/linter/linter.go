@@ -92,8 +92,6 @@ type LocatedFinding struct {
 	Fixable bool `json:"fixable"`
 	Fixed   bool `json:"fixed"` // it did
 
-	// How bad it is by itself; Severity is no worse than people found others of its kind.
-	alone check.Severity `json:"-"`
 	// The file's; nil for standard input.
 	of  *project `json:"-"`
 	dir string   `json:"-"` // the file's folder
@@ -108,6 +106,18 @@ func (r Report) Bad() bool {
 
 // RunLint checks everything that o names.
 func RunLint(ctx context.Context, o Options) (Report, error) {
+	r, err := o.lookThrough(ctx)
+	if err != nil {
+		return r, err
+	}
+
+	r.limitSeverities()
+
+	return r, ctx.Err()
+}
+
+// lookThrough looks for what is certain in each file and its project, however often others of its kind were right.
+func (o Options) lookThrough(ctx context.Context) (Report, error) {
 	r := Report{Findings: []LocatedFinding{}, Partial: []UnreadPassage{}, Skipped: []Omission{}, Problems: []Omission{}}
 	if o.Fix && slices.Contains(o.Paths, stdinPath) {
 		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
@@ -121,7 +131,7 @@ func RunLint(ctx context.Context, o Options) (Report, error) {
 	r.settle()
 	r.reportMissed(o.Paths)
 
-	return r, ctx.Err()
+	return r, nil
 }
 
 // lookAt reads the files of a batch, mends what is to be mended, and reports what they hold. Nothing of their text is

@@ -3,6 +3,7 @@ package linter
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,8 +28,8 @@ type project struct {
 	folders map[string]bool
 	// The files that read a variable whose name looks misspelt, at most two.
 	readers map[string][]string
-	// The script that starts a program of Python with a list of devices, by the name of the program's file.
-	starters map[string]string
+	// The scripts that start programs of Python with a list of devices.
+	starters []starter
 	// The newest release that any of its folders asks for; nil: not looked for yet.
 	newest *string
 }
@@ -42,7 +43,7 @@ func (c *collector) projectOf(dir, asked string) *project {
 
 	p, known := c.projects[root]
 	if !known {
-		p = &project{root: root, aside: map[string]aside{}, torch: map[string]string{}, folders: map[string]bool{}, readers: map[string][]string{}, starters: map[string]string{}}
+		p = &project{root: root, aside: map[string]aside{}, torch: map[string]string{}, folders: map[string]bool{}, readers: map[string][]string{}}
 		c.projects[root] = p
 	}
 
@@ -67,21 +68,44 @@ func (p *project) noteReads(path string, text []byte, form *regexp.Regexp) {
 	}
 }
 
-// noteStarts remembers which programs of Python a script names behind a list of devices.
-func (p *project) noteStarts(path string, kind lint.Kind, text []byte, program *regexp.Regexp) {
-	first := bytes.Index(text, []byte("VISIBLE_DEVICES="))
-	if first < 0 || kind != lint.Shell && kind != lint.Makefile {
+// noteStarts remembers which programs of Python a script starts with a list of devices: it stands before the program in the same line, or was
+// exported in a line before.
+func (p *project) noteStarts(script string, kind lint.Kind, text []byte, list, program *regexp.Regexp) {
+	if kind != lint.Shell && kind != lint.Makefile || !bytes.Contains(text, []byte("_VISIBLE_DEVICES=")) {
 		return
 	}
-	for _, name := range program.FindAll(text[first:], -1) {
-		if name := string(name); p.starters[name] == "" {
-			p.starters[name] = path
+	exported := map[string]bool{}
+	for line := range bytes.Lines(bytes.ReplaceAll(text, []byte("\\\n"), []byte(" "))) {
+		here := maps.Clone(exported)
+		behind := line
+		if m := list.FindSubmatchIndex(line); m != nil {
+			name := string(line[m[4]:m[5]])
+			here[name], behind = true, line[m[1]:]
+			if kind == lint.Shell && m[2] >= 0 {
+				// Each line of a recipe has a shell of its own.
+				exported[name] = true
+			}
+		}
+		if m := program.FindSubmatch(behind); m != nil {
+			for name := range here {
+				p.starters = append(p.starters, starter{name, string(m[1]), script})
+			}
 		}
 	}
 }
 
-// programForm is the name of a file of Python.
-func programForm() *regexp.Regexp { return regexp.MustCompile(`[\w-]+\.py\b`) }
+// starter is a script that starts a program of Python, named by a path from wherever it runs, with a list of devices.
+type starter struct{ list, program, script string }
+
+// listForm is a list of devices at the begin of a line, which a command behind it gets.
+func listForm() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(export\s+)?(?:\w+=\S*\s+)*([A-Z]+_VISIBLE_DEVICES)=[^\s#;&|]+`)
+}
+
+// programForm is the start of a program of Python.
+func programForm() *regexp.Regexp {
+	return regexp.MustCompile(`\bpython[0-9.]*\s(?:-\w+\s+)*["']?(?:\./)?([\w./-]+\.py)\b`)
+}
 
 // readForm is the reading of a variable of GPUs: by a shell, a Makefile, Python, C, a workflow, an option of click.
 func readForm() *regexp.Regexp {
@@ -331,21 +355,24 @@ func (m *LocatedFinding) settleReader() {
 
 // settleStart makes a remark of a list that is written too late into a program that a script of the repository starts with one: that holds.
 func (m *LocatedFinding) settleStart() {
-	starter := m.of.starters[filepath.Base(m.Path)]
-	if starter == "" || !strings.Contains(m.Seen, "_VISIBLE_DEVICES is set ") {
+	name, _, _ := strings.Cut(m.Seen, " ")
+	i := slices.IndexFunc(m.of.starters, func(s starter) bool {
+		return s.list == name && (m.Path == s.program || strings.HasSuffix(m.Path, "/"+s.program))
+	})
+	if i < 0 || strings.Contains(m.Seen, " is removed ") {
 		return
 	}
 	m.Severity = check.Info
-	m.Do = "leave it out: " + filepath.Base(starter) + " starts the program with a list, and that holds"
+	m.Do = "leave it out: " + filepath.Base(m.of.starters[i].script) + " starts the program with a list, and that holds"
 	m.Instead, m.Fixable = "", false
 }
 
-// settle takes out what holds from a release of PyTorch on that a project does not use yet, lets one place of a
-// project speak for all where a rule says so, and makes a remark of what is of a kind that was not right nearly always.
+// settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a
+// project speak for all where a rule says so.
 func (r *Report) settle() {
-	about := map[string]lint.Description{}
+	once := map[string]string{}
 	for _, d := range lint.Descriptions() {
-		about[d.Code] = d
+		once[d.Code] = d.Once
 	}
 
 	type kind struct {
@@ -363,17 +390,17 @@ func (r *Report) settle() {
 		if m.Code == "variable-misspelt" && m.of != nil && m.Severity.Bad() {
 			m.settleReader()
 		}
-		if m.Code == "late-assignment" && m.of != nil && m.Severity.Bad() {
+		if m.Code == "late-assignment" && m.of != nil {
 			m.settleStart()
 		}
 
 		same := kind{of: m.of, code: m.Code}
-		if about[m.Code].Once == "name" {
+		if once[m.Code] == "name" {
 			same.name = m.Seen
 		}
 
 		i, met := first[same]
-		if about[m.Code].Once != "" && met {
+		if once[m.Code] != "" && met {
 			more[i]++
 			others[i] = others[i] || m.Seen != kept[i].Seen
 			continue
@@ -391,9 +418,16 @@ func (r *Report) settle() {
 		kept[i].Seen += what + prose.CountNoun(n, "further place") + " of the repository"
 	}
 
-	for i, m := range kept {
-		kept[i].alone, kept[i].Severity = m.Severity, about[m.Code].LimitSeverity(m.Severity)
-	}
-
 	r.Findings = kept
+}
+
+// limitSeverities makes a remark of what is of a kind that was not right nearly always when people judged it.
+func (r *Report) limitSeverities() {
+	about := map[string]lint.Description{}
+	for _, d := range lint.Descriptions() {
+		about[d.Code] = d
+	}
+	for i, m := range r.Findings {
+		r.Findings[i].Severity = about[m.Code].LimitSeverity(m.Severity, m.Kind)
+	}
 }

@@ -26,7 +26,7 @@ func lintFiles(t *testing.T, code string, texts map[string]string) (shown []stri
 			t.Fatal(err)
 		}
 	}
-	r, err := RunLint(t.Context(), Options{Paths: []string{root}, Preview: true, Env: visible.Env(os.Environ())})
+	r, err := Options{Paths: []string{root}, Preview: true, Env: visible.Env(os.Environ())}.lookThrough(t.Context())
 	if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
 		t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
 	}
@@ -36,7 +36,7 @@ func lintFiles(t *testing.T, code string, texts map[string]string) (shown []stri
 			if err != nil {
 				t.Fatal(err)
 			}
-			shown = append(shown, below+": "+string(f.alone)+": "+f.Seen)
+			shown = append(shown, below+": "+string(f.Severity)+": "+f.Seen)
 		}
 	}
 	return shown
@@ -190,11 +190,24 @@ func TestStartedWithList(t *testing.T) {
 		"export CUDA_VISIBLE_DEVICES=2\npython src/eval.py\n":                       "info",
 		"python eval.py\nCUDA_VISIBLE_DEVICES=0 python train.py\n":                  "warning",
 		"CUDA_VISIBLE_DEVICES=0 python my_eval.py\n":                                "warning",
+		"echo CUDA_VISIBLE_DEVICES=0\npython eval.py\n":                             "warning",
+		"CUDA_VISIBLE_DEVICES= python eval.py\n":                                    "warning",
+		"CUDA_VISIBLE_DEVICES=0 black src/eval.py\n":                                "warning",
+		"NVIDIA_VISIBLE_DEVICES=0 python eval.py\n":                                 "warning",
+		"CUDA_VISIBLE_DEVICES=0 python other/eval.py\n":                             "warning",
+		"CUDA_VISIBLE_DEVICES=0 \\\n  LR=1 python3 -u ./src/eval.py\n":              "info",
+		"# export CUDA_VISIBLE_DEVICES=0\npython eval.py\n":                         "warning",
+		"CUDA_VISIBLE_DEVICES=0 python train.py\npython eval.py\n":                  "warning",
 	} {
 		got := lintFiles(t, "late-assignment", map[string]string{".git/HEAD": "", "src/eval.py": late, "z.sh": script})
 		if len(got) != 1 || !strings.HasPrefix(got[0], "src/eval.py: "+want+": ") {
 			t.Errorf("%q: %q", script, got)
 		}
+	}
+	// Each line of a recipe has a shell of its own.
+	made := map[string]string{".git/HEAD": "", "src/eval.py": late, "Makefile": "t:\n\texport CUDA_VISIBLE_DEVICES=0\n\tpython src/eval.py\n"}
+	if got := lintFiles(t, "late-assignment", made); len(got) != 1 || !strings.HasPrefix(got[0], "src/eval.py: warning: ") {
+		t.Errorf("a recipe: %q", got)
 	}
 }
 

@@ -61,7 +61,7 @@ const (
 // collectFiles finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
 // reads a file in several of the paths once.
 func (o Options) collectFiles(ctx context.Context, r *Report, handOn func(batch []sourceFile)) error {
-	c := &collector{ctx: ctx, report: r, docs: o.Docs, readForm: readForm(), programForm: programForm(), seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn,
+	c := &collector{ctx: ctx, report: r, docs: o.Docs, readForm: readForm(), listForm: listForm(), programForm: programForm(), seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn,
 		projects: map[string]*project{}, roots: map[string]string{}}
 	for _, p := range o.Paths {
 		if p == stdinPath {
@@ -120,8 +120,8 @@ type collector struct {
 	docs   bool // Markdown is read
 	// What reads a variable of GPUs.
 	readForm *regexp.Regexp
-	// The name of a program of Python.
-	programForm *regexp.Regexp
+	// What gives a program a list of devices, and what starts one of Python.
+	listForm, programForm *regexp.Regexp
 	// The files that were met, by the absolute path.
 	seen  map[string]bool
 	batch []sourceFile
@@ -236,7 +236,7 @@ func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 	of := c.projectOf(dir, below)
 	of.folders[dir] = true
 	of.noteReads(p, text, c.readForm)
-	of.noteStarts(p, kind, text, c.programForm)
+	of.noteStarts(p, kind, text, c.listForm, c.programForm)
 	aside := of.asideOf(dir)
 	aside.copied = aside.copied || kind == lint.Workflow && !of.runsWorkflows(dir)
 	c.addFile(sourceFile{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, aside: aside})

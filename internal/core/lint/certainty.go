@@ -76,9 +76,9 @@ const (
 	enoughRight = 5
 )
 
-// highestJudged is what a finding of the code may be at most by what people said of others of its kind. What was judged too seldom, or
-// was not nearly always right, is a remark, whatever harm it would do.
-func (d Description) highestJudged() check.Severity {
+// LimitSeverity is the severity that a finding in a file of a kind is told with, which would have another by itself: what was judged too
+// seldom, or was not nearly always right, is a remark, whatever harm it would do.
+func (d Description) LimitSeverity(alone check.Severity, in Kind) check.Severity {
 	needed := enoughRight
 	if d.Rests == onLine {
 		needed = fewRight
@@ -86,15 +86,12 @@ func (d Description) highestJudged() check.Severity {
 	right := 10*d.Right >= 9*d.Judged || d.Right >= enoughRight && d.Judged == d.Right+1
 	switch {
 	case right && d.Right >= needed:
-		return check.Error
-	case d.Documented:
-		return check.Warning
+		return alone
+	case d.Documented && in == Compose:
+		return lower(alone, check.Warning)
 	}
 	return check.Info
 }
-
-// LimitSeverity is the severity that a finding of the code is told with, which would have another by itself.
-func (d Description) LimitSeverity(alone check.Severity) check.Severity { return lower(alone, d.highestJudged()) }
 
 // lower is the lower of two severities.
 func lower(a, b check.Severity) check.Severity {

@@ -173,7 +173,7 @@ func lookHostIndex(a indexedFile, i int, r containerRun) (all []Finding) {
 		finding := Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%s=%s goes into a container whose GPUs are numbered from 0 to %d", s.Name, s.Value.Text, n-1),
 			Why:  "the container counts only its own GPUs; a number that does not exist there hides that GPU and all behind it",
-			Do:   "leave " + s.Name + " out, or count from 0"}, At: s.At}
+			Do:   fmt.Sprintf("leave %s out, or name devices from 0 to %d", s.Name, n-1)}, At: s.At}
 
 		if same && !bad {
 			finding.Severity = check.Warning

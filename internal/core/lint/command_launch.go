@@ -11,11 +11,20 @@ import (
 )
 
 // launchersOnOneMachine is the finding of several launchers on a machine, which srun starts.
-func launchersOnOneMachine(launchers, processes int, at Place) Finding {
+func (l launch) launchersOnOneMachine(launchers, processes int, at Place) Finding {
+	why := "each launcher counts its processes from 0, so that they use the same GPUs"
+	nodes, counted := findOption(l.own, "nnodes")
+	_, meet := findOption(l.own, "rdzv-endpoint")
+	switch {
+	case l.findsOwnPort() && meet && (!counted || nodes.Text == "1"):
+		why = "only one of them gets a place where they meet, and the other one ends with an error"
+	case !l.findsOwnPort():
+		why += ", and only one of them gets the port"
+	}
+
 	return Finding{Finding: check.Finding{Severity: check.Warning,
 		Seen: fmt.Sprintf("srun starts %d launchers on a machine, and each starts %d processes", launchers, processes),
-		Why:  "each launcher counts its processes from 0, so that they use the same GPUs, and only one of them gets the port",
-		Do:   "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at}
+		Why:  why, Do: "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at}
 }
 
 // branchSeverity is that of a command under a list from around it: in a branch, which often asks how long the list is, it may
@@ -80,11 +89,7 @@ func lookProcesses(f File) (all []Finding) {
 
 		tasks := job.launchesPerMachine(l)
 		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
-			if l.findsOwnPort() {
-				// They meet, and what the second one does depends on how many are waited for.
-				continue
-			}
-			all = append(all, launchersOnOneMachine(tasks, n, at))
+			all = append(all, l.launchersOnOneMachine(tasks, n, at))
 			continue
 		}
 

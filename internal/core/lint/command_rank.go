@@ -17,9 +17,8 @@ func lookPort(f File) (all []Finding) {
 		return nil
 	}
 
-	fixed := namesDevices(f)
 	for _, p := range meetings(f) {
-		if p.alone || p.number > maxPort || fixed && p.number != defaultPort {
+		if p.alone || p.number > maxPort {
 			continue
 		}
 		do := freePort(p.kind)
@@ -35,19 +34,6 @@ func lookPort(f File) (all []Finding) {
 	}
 
 	return all
-}
-
-// defaultPort is the port of torchrun, DeepSpeed and Accelerate where they are told none.
-const defaultPort = 29500
-
-// namesDevices reports whether a script names its devices by their numbers: who starts it a second time writes others, and another port that
-// was chosen by hand, too.
-func namesDevices(f File) bool {
-	return slices.ContainsFunc(f.Steps, func(s Step) bool {
-		return slices.ContainsFunc(append(commandVariables(s), s), func(set Step) bool {
-			return set.Do == Set && slices.Contains(maskVariables(), set.Name) && len(deviceNumbers(set.Value)) > 0
-		})
-	})
 }
 
 // freePort says how the processes of a launcher meet at a port that nothing else has.
@@ -165,6 +151,9 @@ func meetings(f File) []meeting {
 // findsOwnPort reports whether torchrun does not read --master-port: with --standalone, or a meeting of another kind than static (pytorch/pytorch:
 // torch/distributed/run.py).
 func (l launch) findsOwnPort() bool {
+	if !hasWord("torchrun torch.distributed.run torch.distributed.launch", l.kind) {
+		return false
+	}
 	backend, given := findOption(l.own, "rdzv-backend")
 	return given && backend.Text != "static" || slices.ContainsFunc(l.own, func(w Word) bool { return w.Text == "--standalone" })
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"embed"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type Description struct {
 	Rests string
 	// How many of it were right when people judged them in files that its rule had not met, and how many they judged.
 	Right, Judged int
-	// What reads the file says in its own documentation that it means something else.
+	// Compose says in its own documentation that it refuses such a file, or means something else.
 	Documented bool
 	// Whoever copies it from a page cannot see it.
 	Unseen bool
@@ -47,7 +48,7 @@ type Description struct {
 //	severity: error, warning or info        at most: lower until enough were judged right
 //	rests on: the line, the run, another file, the shell, the version or the intention
 //	judged: TRUE of ALL                     where it was judged, as the rules met it (docs/explanation/lint-judged.md)
-//	documented: yes                         where what reads the file says itself that it means something else: a warning, however few were judged
+//	documented: yes                         where Compose says itself that it refuses the file, or means something else: a warning there, whatever was judged
 //	unseen: yes                             where whoever copies it from a page cannot see it
 //	once: yes                               where one place of a repository speaks for all
 //	preview: yes                            where it has not shown yet that it is worth reading
@@ -92,7 +93,7 @@ var exampleHead = lazyRegexp(`^-- (bad|good): (.+) --\n$`)
 
 func readDescription(code, text string) Description {
 	d := Description{Page: check.Page{Code: code}}
-	var prose strings.Builder
+	var body strings.Builder
 	var example *Example
 
 	for line := range strings.Lines(text) {
@@ -110,32 +111,32 @@ func readDescription(code, text string) Description {
 			example.Text += line
 		case d.Title == "":
 			d.Title = strings.TrimPrefix(strings.TrimSpace(line), "# ")
-		case prose.Len() == 0 && line == "\n":
-		case prose.Len() == 0 && name == "severity":
+		case body.Len() == 0 && line == "\n":
+		case body.Len() == 0 && name == "severity":
 			d.Severity = check.Severity(value)
-		case prose.Len() == 0 && name == "rests on":
+		case body.Len() == 0 && name == "rests on":
 			d.Rests = value
-		case prose.Len() == 0 && name == "judged":
+		case body.Len() == 0 && name == "judged":
 			right, judged, _ := strings.Cut(value, " of ")
 			d.Right, d.Judged = parseDecimal(right), parseDecimal(judged)
-		case prose.Len() == 0 && name == "documented":
+		case body.Len() == 0 && name == "documented":
 			d.Documented = value == "yes"
-		case prose.Len() == 0 && name == "unseen":
+		case body.Len() == 0 && name == "unseen":
 			d.Unseen = value == "yes"
-		case prose.Len() == 0 && name == "once":
+		case body.Len() == 0 && name == "once":
 			d.Once = value
-		case prose.Len() == 0 && name == "preview":
+		case body.Len() == 0 && name == "preview":
 			d.Preview = value == "yes"
-		case prose.Len() == 0 && name == "from":
+		case body.Len() == 0 && name == "from":
 			d.From = append(d.From, value)
 		default:
-			prose.WriteString(line)
+			body.WriteString(line)
 		}
 	}
 
-	d.Text = strings.TrimSpace(prose.String())
 	d.alone = lower(d.Severity, highestSeverity(d.Rests))
-	d.Severity = d.LimitSeverity(d.alone)
+	d.Severity = d.LimitSeverity(d.alone, Compose)
+	d.Text = strings.TrimSpace(body.String()) + d.whyLower()
 
 	for _, list := range [][]Example{d.Bad, d.Good} {
 		for i := range list {
@@ -144,4 +145,16 @@ func readDescription(code, text string) Description {
 	}
 
 	return d
+}
+
+// whyLower is the paragraph of a page that says why the kind is told with a lower severity than its text has; "" where it is not.
+func (d Description) whyLower() string {
+	told := "\n\nWhatever is said above, it is told as " + map[check.Severity]string{check.Info: "an info", check.Warning: "a warning"}[d.Severity]
+	switch {
+	case d.Severity == d.alone:
+		return ""
+	case d.Judged < fewRight:
+		return told + ": people have judged too few of its kind."
+	}
+	return fmt.Sprintf("%s: of %d of its kind that people judged, %d were worth a change, and only what is right nearly always ends lint with 1.", told, d.Judged, d.Right)
 }

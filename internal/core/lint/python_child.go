@@ -43,11 +43,6 @@ func lookExportLostInPython(f File) (all []Finding) {
 
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
-			if s.Do == Command && len(s.Words) > 0 && len(wordsAfter(s)) == 0 && !hasProgramReader(script.Steps[i+1:]) {
-				if name, value, way := foreignAssignment(s); way != "" && isKnownGPUVariable(name) {
-					all = append(all, lostExportFinding(use, Step{Name: name, At: s.At, Value: Value{Text: value, Known: true}}))
-				}
-			}
 			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
 				all = append(all, lostExportFinding(use, Step{Name: s.Name, At: s.At, Value: s.Value}))
 			}
@@ -55,13 +50,6 @@ func lookExportLostInPython(f File) (all []Finding) {
 	}
 
 	return all
-}
-
-// isLostWithStep reports whether an assignment of another shell ends with the shell of a Python program that reads it: in no spelling would it
-// reach anything.
-func (a indexedFile) isLostWithStep(i int) bool {
-	s := a.Steps[i]
-	return a.Kind == Python && s.Shell != 0 && len(wordsAfter(s)) == 0 && !hasProgramReader(slices.DeleteFunc(slices.Clone(a.Steps[i+1:]), func(later Step) bool { return later.Shell != s.Shell }))
 }
 
 // hasProgramReader is used, where what only shows a variable does not count.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -70,7 +69,7 @@ func lookIndexInPython(f File, w flow, i int, m flowStep) (all []Finding) {
 
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.displayCall(c.value), c.index, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
-			Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, rests: onRun, At: c.value.At, Edits: c.deviceZeroEdit(len(entries))})
+			Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, rests: onRun, At: c.value.At})
 	}
 	return all
 }
@@ -83,16 +82,6 @@ func (f File) importsTorch() bool {
 func nameWithoutMark(from string) string {
 	name, _, _ := strings.Cut(from, "#")
 	return name
-}
-
-// deviceZeroEdit writes device 0 instead of a number, if there is only one. The meaning of .to(1) depends on the type of the
-// value.
-func (c deviceChoice) deviceZeroEdit(devices int) []Edit {
-	old := strconv.Itoa(c.index)
-	if devices != 1 || c.method == ".to" && c.value.Raw == old || c.value.Raw != old && c.value.Raw != `"cuda:`+old+`"` && c.value.Raw != "'cuda:"+old+"'" {
-		return nil
-	}
-	return []Edit{{At: c.value.At, Text: strings.Replace(c.value.Raw, old, "0", 1)}}
 }
 
 // displayCall is a call with the one argument that matters.
@@ -115,8 +104,8 @@ func maskFromValue(masks []flowStep, from string) (flowStep, bool) {
 }
 
 func lookRankInPython(f File) (all []Finding) {
-	// By the mask: one of them is one mistake.
-	said := map[Place]bool{}
+	// The finding of a mask, and the other lines that choose by its value.
+	first, further := map[Place]int{}, map[int][]int{}
 	for _, w := range traceFlows(f) {
 		// The last assignment: several for "a if test else b".
 		var masks []flowStep
@@ -127,10 +116,16 @@ func lookRankInPython(f File) (all []Finding) {
 			}
 			for _, c := range m.deviceChoices() {
 				mask, found := maskFromValue(masks, c.value.From)
-				if i < w.from || c.index >= 0 || !found || said[mask.At] || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) {
+				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) {
 					continue
 				}
-				said[mask.At] = true
+				if one, known := first[mask.At]; known {
+					if c.value.At.Line != all[one].At.Line {
+						further[one] = append(further[one], c.value.At.Line)
+					}
+					continue
+				}
+				first[mask.At] = len(all)
 
 				var severity check.Severity
 				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
@@ -144,6 +139,10 @@ func lookRankInPython(f File) (all []Finding) {
 					Do:   "use device 0 here, or leave CUDA_VISIBLE_DEVICES alone"}, At: c.value.At})
 			}
 		}
+	}
+	for i, lines := range further {
+		slices.Sort(lines)
+		all[i].Seen += "; the same in " + lineNumbers(slices.Compact(lines))
 	}
 	return all
 }

@@ -6,12 +6,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// TestDeviceEdits: a number is mended where it can only be a device's; .to(1) may be the method of something else.
-func TestDeviceEdits(t *testing.T) {
-	for _, c := range []struct {
-		call, raw string
-		edits     int
-	}{{".cuda", "1", 1}, {".to", `"cuda:1"`, 1}, {".to", "1", 0}} {
+// TestDeviceNotMended: whether the number or the list is wrong a person has to decide.
+func TestDeviceNotMended(t *testing.T) {
+	for _, c := range []struct{ call, raw string }{{".cuda", "1"}, {".to", `"cuda:1"`}, {".to", "1"}} {
 		text := c.raw
 		if c.raw != "1" {
 			text = "cuda:1"
@@ -25,8 +22,8 @@ func TestDeviceEdits(t *testing.T) {
 		for _, f := range lint.ApplyRules(file, true) {
 			if f.Code == "device-beyond-mask" {
 				found++
-				if len(f.Edits) != c.edits {
-					t.Errorf("%s(%s): %d edits, want %d", c.call, c.raw, len(f.Edits), c.edits)
+				if len(f.Edits) > 0 {
+					t.Errorf("%s(%s) is mended: %v", c.call, c.raw, f.Edits)
 				}
 			}
 		}

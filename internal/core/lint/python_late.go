@@ -43,7 +43,7 @@ func findLateAssignments(f File) []lateAssignment {
 		torch, nvml := false, false
 
 		// Whether the name torch is there by then.
-		named := !slices.ContainsFunc(f.Steps, Step.namesTorch)
+		named := false
 
 		// A function that is called again says nothing new.
 		judged := map[Place]bool{}
@@ -56,7 +56,7 @@ func findLateAssignments(f File) []lateAssignment {
 			nvml = nvml || m.Do == Import && (rootModule(m.Name) == "lightning" || rootModule(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
 			named = named || m.namesTorch()
 			switch {
-			case !named && m.Do == Call && rootModule(m.Name) == "torch" && strings.HasPrefix(m.Name, "torch.cuda."):
+			case !named && m.Do == Call && strings.HasPrefix(m.Name, "torch.cuda.") && m.How != renamed:
 				// A NameError, which something catches: nothing was started.
 			case m.Do == Import && (rootModule(m.Name) == "jax" || rootModule(m.Name) == "flax"):
 				before = append(before, lateAssignment{before: m, library: "import jax", severity: check.Error})
@@ -156,9 +156,12 @@ func (m flowStep) restoresValue(before []flowStep, found lateAssignment) bool {
 	return found.severity != check.Error || slices.ContainsFunc(before, func(b flowStep) bool { return b.Do == Set && b.Name == m.Name })
 }
 
-// namesTorch reports whether an import gives PyTorch its own name: "import torch.nn as nn" does not.
+// renamed is the spelling of an import that gives a name of its own, and of a call by such a name.
+const renamed = "as"
+
+// namesTorch reports whether an import gives PyTorch its own name: "import torch.nn as nn" and "from torch import nn" do not.
 func (s Step) namesTorch() bool {
-	return s.Do == Import && rootModule(s.Name) == "torch" && s.How != "as"
+	return s.Do == Import && rootModule(s.Name) == "torch" && s.How != renamed
 }
 
 // teardown is the spelling of an assignment in what undoes the work of a function.

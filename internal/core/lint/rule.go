@@ -248,7 +248,7 @@ func ApplyRules(f File, preview bool) (all []Finding) {
 				one.Edits = nil
 			}
 
-			if (f.Copied || f.PutAway) && (f.Kind == Markdown || !one.Severity.Bad()) {
+			if (f.Copied || f.PutAway) && (f.Kind == Markdown || !about.LimitSeverity(one.Severity, f.Kind).Bad()) {
 				// A remark is not worth a change to a copy of another's program, or to what is not used any more; nor is a page of them.
 				continue
 			}

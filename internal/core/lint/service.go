@@ -187,7 +187,7 @@ func lookHostIndexOfService(f File) (all []Finding) {
 			finding := Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%s=%s goes into a container whose %s numbered from 0", s.Name, s.Value.Text, pluralize(n, "GPU is", "GPUs are")),
 				Why:  "the container counts only its own GPUs; a number that does not exist there hides that GPU and all behind it",
-				Do:   "leave " + s.Name + " out, or count from 0"}, At: s.At}
+				Do:   fmt.Sprintf("leave %s out, or name devices from 0 to %d", s.Name, n-1)}, At: s.At}
 			switch {
 			case slices.ContainsFunc(deviceNumbers(s.Value), func(i int) bool { return i >= n }):
 			case !s.Value.Known && (s.Value.Text == "" || strings.Contains(s.Value.Text, s.Name)):

@@ -36,10 +36,13 @@ func lookBackslash(f File) (all []Finding) {
 		isRemark := strings.TrimSpace(last.Text) != ""
 		if !f.goesOnBelow(last.At) || isRemark && (len(parts) < 2 || !isContinued(parts[1])) {
 			found.Severity, found.Why = check.Info, blankArgument(s)+"; nothing below belongs to the command"
-			found.Do = "remove the backslash, and what stands behind it"
 		}
 
-		if strings.Contains(last.Raw, "#") {
+		switch {
+		case !f.goesOnBelow(last.At):
+			// Without the blank alone it would join whatever comes, such as "done".
+			found.Do = "remove the backslash, and what stands behind it"
+		case strings.Contains(last.Raw, "#"):
 			found.Do += "; a comment cannot stand there"
 		}
 

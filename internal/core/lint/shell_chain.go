@@ -108,7 +108,7 @@ func lookForeign(a indexedFile, i int, s Step) []Finding {
 	}
 
 	name, value, way := foreignAssignment(s)
-	if way == "" || a.Kind == Markdown || a.isLostWithStep(i) {
+	if way == "" || a.Kind == Markdown {
 		// A page has the lines of other systems, too.
 		return nil
 	}
@@ -137,7 +137,18 @@ func lookForeign(a indexedFile, i int, s Step) []Finding {
 		finding.Edits = []Edit{{At: s.At, Text: finding.Line}}
 	}
 
+	if a.Kind == Python && a.isWholeScript(i) {
+		// Nothing reads it there, whatever its spelling.
+		finding.Do, finding.Line, finding.Write = `set os.environ["`+name+`"], before the library is imported`, "", nil
+	}
+
 	return []Finding{finding}
+}
+
+// isWholeScript reports whether a command is all of its script.
+func (a indexedFile) isWholeScript(i int) bool {
+	shell := a.Steps[i].Shell
+	return shell != 0 && (i == 0 || a.Steps[i-1].Shell != shell) && (i+1 == len(a.Steps) || a.Steps[i+1].Shell != shell)
 }
 
 // wordsAfter is the program after such an assignment on its line: NAME = 1 python train.py.

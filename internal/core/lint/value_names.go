@@ -50,7 +50,7 @@ func lookMisspelt(file File) (all []Finding) {
 			case s.Shell == 0 && s.Value.Known && isBeyond(given(), s.Value.Text):
 				f.Severity, f.Do = check.Info, leftToBatch
 			case use.isToldMore(s):
-				f.Severity, f.Do = check.Info, "leave it out, or write "+meant.Name+" and ask for no more GPUs than are in the list"
+				f.Severity, f.Do = check.Info, "leave it out, or write "+meant.Name+" and start no more processes than it has devices"
 			case isSetAfterStart(file, s):
 				f.Severity, f.Why = check.Info, f.Why+"; the driver is started before, so the right name would change nothing here either"
 			}

@@ -115,7 +115,14 @@ class Calls(object):
                 args.append(self.argument("[]", inner))
         if name in (".cuda", ".to") and is_measure(func.value) and (name == ".cuda" and not args or name == ".to" and len(args) == 1 and args[0]["text"] == "cuda"):
             return
-        self.say("call", node, name, args=args)
+        more = {"how": "as"} if root == "torch" and self.spelled(func) != root else {}
+        self.say("call", node, name, args=args, **more)
+
+    def spelled(self, func):
+        """The first name of a call as it is written: "th" of th.cuda.is_available."""
+        while isinstance(func, ast.Attribute):
+            func = func.value
+        return getattr(func, "id", "")
 
     def drop(self, node):
         """An engine without a name goes when the call is over that it is handed to, or asked."""

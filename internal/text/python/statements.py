@@ -282,7 +282,7 @@ class Statements(object):
                 self.scope.names.pop(a.asname or a.name, None)
             return
         if s.module.split(".")[0] in LIBRARIES:
-            self.say("import", s, s.module)
+            self.say("import", s, s.module, how="as")
         if any(a.name == "*" for a in s.names) and s.module.split(".")[0] not in LIBRARIES | STARTLESS:
             self.scope.forget()
         for a in s.names:
