@@ -68,8 +68,8 @@ func (p *project) noteReads(path string, text []byte, form *regexp.Regexp) {
 	}
 }
 
-// noteStarts remembers which programs of Python a script starts with a list of devices: it stands before the program in the same line, or was
-// exported in a line before.
+// noteStarts remembers which Python programs a script starts with a list of devices. The list stands before the program in its line, or an
+// earlier line exports it.
 func (p *project) noteStarts(script string, kind lint.Kind, text []byte, list, program *regexp.Regexp) {
 	if kind != lint.Shell && kind != lint.Makefile || !bytes.Contains(text, []byte("_VISIBLE_DEVICES=")) {
 		return

@@ -67,8 +67,8 @@ func highestSeverity(rests string) check.Severity {
 	return check.Warning
 }
 
-// How many of a kind have to be right before it is more than a remark, however certain it looks: of sixteen kinds that nobody had
-// judged before, the first finding in a file of other people was not worth a change in nine.
+// How many findings of a kind have to be judged right before it is more than a remark. Certainty alone is not enough: of sixteen kinds that
+// nobody had judged, nine began with a finding that was not worth a change.
 const (
 	// Where it rests on the line alone.
 	fewRight = 2

@@ -42,8 +42,8 @@ func findLateAssignments(f File) []lateAssignment {
 	for _, w := range traceFlows(f) {
 		torch, nvml := false, false
 
-		// Whether the name torch is there by then.
-		named := false
+		// Whether the name torch is there by then. A worker has the imports of the file behind it, which are not in its flow.
+		named := w.worker
 
 		// A function that is called again says nothing new.
 		judged := map[Place]bool{}
